@@ -1,0 +1,1 @@
+"""What every layer shares: dtypes, devices, symbolic integers, pytrees, options, logging."""

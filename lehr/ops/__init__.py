@@ -1,0 +1,1 @@
+"""Every operator, declared once. `registry` holds the declarations; family modules fill it."""

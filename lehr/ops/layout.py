@@ -1,0 +1,174 @@
+"""Eager layouts: the strides PyTorch gives to results, computed from shapes and strides alone.
+
+Strides are in elements. A rule here sees no data, so eager tensors and captured ones get the same layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lehr.base.sym import decide
+
+Shape = tuple[Any, ...]
+
+
+def contiguous(shape: Shape) -> Shape:
+    """Row-major strides; a size of 0 counts as 1, as in PyTorch."""
+    out: list[Any] = [1] * len(shape)
+    n: Any = 1
+    for i in range(len(shape) - 1, -1, -1):
+        out[i] = n
+        size = shape[i]
+        if not (isinstance(size, int) and size == 0):
+            n = n * size
+    return tuple(out)
+
+
+def is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Row-major up to the strides of size-1 dimensions; tensors without elements are contiguous."""
+    want: Any = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if isinstance(size, int):
+            if size == 0:
+                return True
+            if size == 1:
+                continue
+        if stride is not want and not (stride == want):
+            return any(isinstance(s, int) and s == 0 for s in shape)
+        want = want * size
+    return True
+
+
+def ordered(shape: Shape, order: Sequence[int]) -> Shape:
+    """Dense strides with `order` listing the dimensions from slowest to fastest."""
+    out: list[Any] = [1] * len(shape)
+    n: Any = 1
+    for d in reversed(order):
+        out[d] = n
+        size = shape[d]
+        if not (isinstance(size, int) and size == 0):
+            n = n * size
+    return tuple(out)
+
+
+CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+
+
+def channels_last(shape: Shape) -> Shape:
+    return ordered(shape, CHANNELS_LAST[len(shape)])
+
+
+def is_channels_last(shape: Shape, strides: Shape) -> bool:
+    if len(shape) not in CHANNELS_LAST:
+        return False
+    order = CHANNELS_LAST[len(shape)]
+    return is_contiguous(tuple(shape[d] for d in order), tuple(strides[d] for d in order))
+
+
+def is_dense(shape: Shape, strides: Shape) -> bool:
+    """Non-overlapping and dense: some permutation of the dimensions is row-major."""
+    dims = [(st, s) for s, st in zip(shape, strides, strict=True) if s != 1]
+    if any(s == 0 for _, s in dims) or all(isinstance(v, int) for d in dims for v in d):
+        want = 1
+        for stride, size in sorted(dims):
+            if stride != want:
+                return any(s == 0 for s in shape)
+            want *= size
+        return True
+    return is_contiguous(shape, strides)
+
+
+def _compare(a: Any, b: Any) -> int:
+    if isinstance(a, int) and isinstance(b, int):
+        return (a > b) - (a < b)
+    if a is b or a == b:
+        return 0
+    return -1 if decide(a, "<", b) else 1
+
+
+def pointwise(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
+    """Strides of an elementwise result, from each tensor operand's (shape, strides).
+
+    PyTorch's TensorIterator: equal dense layouts are kept; otherwise dimensions are ordered by the first
+    operand that tells two of them apart.
+    """
+    alike = all(s == shape for s, _ in operands)
+    if alike:
+        if all(is_contiguous(s, st) for s, st in operands):
+            return contiguous(shape)
+        if all(is_channels_last(s, st) for s, st in operands):
+            return channels_last(shape)
+        first = operands[0][1]
+        if all(st == first for _, st in operands) and is_dense(shape, first):
+            return tuple(first)
+    ndim = len(shape)
+    wide = []
+    for s, st in operands:
+        gap = ndim - len(s)
+        wide.append([0] * gap + [0 if s[i] == 1 and shape[gap + i] != 1 else st[i]
+                                 for i in range(len(s))])
+    order = list(range(ndim - 1, -1, -1))  # fastest first
+
+    def swap(a: int, b: int) -> int:
+        for strides in wide:
+            x, y = strides[a], strides[b]
+            if (isinstance(x, int) and x == 0) or (isinstance(y, int) and y == 0):
+                continue
+            side = _compare(x, y)
+            if side:
+                return side
+            if _compare(shape[a], shape[b]) > 0:
+                return 1
+        return 0
+
+    for i in range(1, ndim):
+        low = i
+        for j in range(i - 1, -1, -1):
+            side = swap(order[j], order[low])
+            if side > 0:
+                order[j], order[low] = order[low], order[j]
+                low = j
+            elif side < 0:
+                break
+    return ordered(shape, order[::-1])
+
+
+def preserve(shape: Shape, strides: Shape) -> Shape:
+    """`memory_format=torch.preserve_format` of one tensor."""
+    return tuple(strides) if is_dense(shape, strides) else pointwise(shape, [(shape, strides)])
+
+
+def view(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
+    """Strides of a view of (shape, strides) as `target`, or None where only a copy can have that shape."""
+    if any(isinstance(s, int) and s == 0 for s in shape):
+        return contiguous(target)
+    chunks: list[tuple[Any, Any]] = []  # (elements, stride) of maximal runs that merge into one dimension
+    for size, stride in zip(shape, strides, strict=True):
+        if isinstance(size, int) and size == 1:
+            continue
+        if chunks and chunks[-1][1] == stride * size:
+            chunks[-1] = (chunks[-1][0] * size, stride)
+        else:
+            chunks.append((size, stride))
+    out: list[Any] = [0] * len(target)
+    run, i = 1, len(target) - 1
+    place, left = len(chunks) - 1, (chunks[-1][0] if chunks else 1)
+    for i in range(len(target) - 1, -1, -1):
+        size = target[i]
+        if isinstance(size, int) and size == 1:
+            out[i] = run * (chunks[place][1] if place >= 0 else 1)
+            continue
+        while place >= 0 and left == run and run != 1 or (place >= 0 and left == 1):
+            place -= 1
+            run = 1
+            left = chunks[place][0] if place >= 0 else 1
+        if place < 0:
+            return None
+        out[i] = run * chunks[place][1]
+        run = run * size
+        if isinstance(run, int) and isinstance(left, int) and (run > left or left % run):
+            return None
+    if place >= 0 and not (place == 0 and left == run):
+        return None
+    return tuple(out)

@@ -1,0 +1,286 @@
+"""The operator registry: one declaration an op, everything else derived from it.
+
+    @op("softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor")
+    class softplus:
+        kind = POINTWISE
+        rule = rule.float_unary
+        ...
+
+A signature is a Python `def` header. Annotations: `Tensor`, `Scalar` (a Python or symbolic number), `int`,
+`float`, `bool`, `str`, `dtype`, `device`, `generator`, `list[int]`, `list[Tensor]`, joined by `|` with each
+other and with `None`. `*size: int` collects positional integers or takes one sequence. Results: `Tensor`,
+`list[Tensor]`, `None`, a number, or `named(values=Tensor, indices=Tensor)`.
+
+An op's *bound arguments* are a flat tuple in signature order, defaults filled in. The same tuple reaches
+`rule`, `eager`, `decomp` and `vjp` (the latter two after the interpreter `F`; `vjp` also after the gradient(s)
+and the result(s)), and it is what a graph node stores.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+# Kinds pick the default lowering, layout, fusion and sharding rules.
+POINTWISE = "pointwise"    # one output element from the same element of each (broadcast) input
+REDUCE = "reduce"          # monoids over axes
+SCAN = "scan"              # running monoid along one axis
+VIEW = "view"              # an index map; eager shares storage
+INDEX = "index"            # gather, scatter, sort: indices are data
+CREATE = "create"          # no tensor input: full, arange, eye
+RANDOM = "random"          # Philox bits indexed by logical element
+EXTERN = "extern"          # a library call or template: matmul, convolution, attention
+COMM = "comm"              # a collective: op -> Future, wait
+COMPOSITE = "composite"    # only a decomposition
+HOST = "host"              # no back end lowers it: the compiled program calls its eager kernel
+KINDS = (POINTWISE, REDUCE, SCAN, VIEW, INDEX, CREATE, RANDOM, EXTERN, COMM, COMPOSITE, HOST)
+
+REQUIRED = object()
+
+
+class Param:
+    """One parameter: `types` holds the base names of its annotation, `many` says list[...]."""
+
+    __slots__ = ("default", "keyword", "many", "name", "optional", "types", "variadic")
+
+    def __init__(self, name: str, types: tuple[str, ...], many: bool, optional: bool, default: Any,
+                 keyword: bool, variadic: bool) -> None:
+        self.name, self.types, self.many, self.optional = name, types, many, optional
+        self.default, self.keyword, self.variadic = default, keyword, variadic
+
+    @property
+    def is_tensor(self) -> bool:
+        return "Tensor" in self.types
+
+    @property
+    def text(self) -> str:
+        kind = " | ".join(self.types)
+        kind = f"list[{kind}]" if self.many and not self.variadic else kind
+        kind += " | None" if self.optional else ""
+        tail = "" if self.default is REQUIRED else f" = {self.default!r}"
+        return f"{'*' if self.variadic else ''}{self.name}: {kind}{tail}"
+
+
+class Signature:
+    """A parsed signature string."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        head = ast.parse(f"def {text}: ...").body[0]
+        assert isinstance(head, ast.FunctionDef)
+        self.name = head.name
+        self.params = tuple(_params(head))
+        self.results, self.result_names = _results(head.returns)
+        self.tensor_slots = tuple(i for i, p in enumerate(self.params) if p.is_tensor)
+        self.index = {p.name: i for i, p in enumerate(self.params)}
+        self.named = (collections.namedtuple(self.name.split(".")[-1], self.result_names)
+                      if self.result_names else None)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """The bound-argument tuple; TypeError as Python's own binding would raise."""
+        return self._binder(*args, **kwargs)
+
+    @functools.cached_property
+    def _binder(self) -> Callable[..., tuple[Any, ...]]:
+        space: dict[str, Any] = {"_d": tuple(p.default for p in self.params)}
+        names = ", ".join(p.name for p in self.params)
+        exec(f"def {self.name}({header(self)}): return ({names}{',' if self.params else ''})", space)
+        return space[self.name]  # type: ignore[no-any-return]
+
+
+def header(signature: Signature) -> str:
+    """The parameter list as source; default number i is the name `_d[i]`."""
+    parts, starred = [], False
+    for i, p in enumerate(signature.params):
+        if p.keyword and not starred:
+            parts.append("*")
+            starred = True
+        starred = starred or p.variadic
+        text = f"*{p.name}" if p.variadic else p.name
+        parts.append(text if p.default is REQUIRED else f"{text}=_d[{i}]")
+    return ", ".join(parts)
+
+
+def _annotation(node: ast.expr | None) -> tuple[tuple[str, ...], bool, bool]:
+    if node is None:
+        raise SyntaxError("every parameter of an op needs an annotation")
+    if isinstance(node, ast.BinOp):
+        left, right = _annotation(node.left), _annotation(node.right)
+        types = tuple(dict.fromkeys(left[0] + right[0]))
+        return types, left[1] or right[1], left[2] or right[2]
+    if isinstance(node, ast.Constant) and node.value is None:
+        return (), False, True
+    if isinstance(node, ast.Subscript):
+        types, _, optional = _annotation(node.slice)
+        return types, True, optional
+    assert isinstance(node, ast.Name), ast.dump(node)
+    return (node.id,), False, False
+
+
+def _params(head: ast.FunctionDef) -> Iterator[Param]:
+    a = head.args
+    plain = a.posonlyargs + a.args
+    gaps: list[Any] = [REQUIRED] * (len(plain) - len(a.defaults))
+    defaults = gaps + [ast.literal_eval(d) for d in a.defaults]
+    for arg, default in zip(plain, defaults, strict=True):
+        yield Param(arg.arg, *_annotation(arg.annotation), default, False, False)
+    if a.vararg:
+        types, _, optional = _annotation(a.vararg.annotation)
+        yield Param(a.vararg.arg, types, True, optional, REQUIRED, False, True)
+    for arg, value in zip(a.kwonlyargs, a.kw_defaults, strict=True):
+        default = REQUIRED if value is None else ast.literal_eval(value)
+        yield Param(arg.arg, *_annotation(arg.annotation), default, True, False)
+
+
+def _results(node: ast.expr | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if isinstance(node, ast.Call):
+        return (tuple(ast.unparse(k.value) for k in node.keywords),
+                tuple(str(k.arg) for k in node.keywords))
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "tuple":
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return tuple(ast.unparse(p) for p in parts), ()
+    return (ast.unparse(node) if node else "Tensor",), ()
+
+
+class Op:
+    """A registered operator. Attributes not given in the declaration hold the defaults below.
+
+    kind      one of KINDS
+    rule      (*bound) -> Spec or tuple of Spec: result types, and the dtype inputs are computed in
+    layout    VIEW: (*bound) -> (shape, strides, offset) on the input's storage; other kinds:
+              (spec, *bound) -> strides, where neither pointwise nor contiguous is what PyTorch gives
+    eager     (np, *bound with arrays) -> array(s): reference semantics and CPU eager kernel
+    decomp    (F, *bound) -> result(s) over ops; NotImplemented where this very call is primitive
+    vjp       (F, g, out, *bound) -> gradient(s) of the tensor parameters, in order; an element may be
+              None or a zero-argument callable (computed only where needed). Broadcasting and dtype
+              promotion of the inputs are undone by the caller.
+    inverse   VIEW: (F, base, value, *bound[1:]) -> base with the viewed elements replaced by value
+    c, triton scalar spellings with `{x}`-like slots, named as the parameters, `{f}` the C float suffix
+    monoid    REDUCE and SCAN: name of the loop IR's monoid
+    lower     (L, idx, *bound) -> the scalar expression of the output element at `idx` (index ops, views)
+    scatter   (L, *bound) -> L.scatter(base, extents, index, value, mode)
+    dtypes    words for the generated samples: "float int bool half"; "" = all that the rule takes
+    amp       autocast policy: "lower" | "float32" | "promote" | None
+    where     space-separated places where the API exists: function method inplace property nn special
+              linalg fft (inplace means the derived `name_`)
+    api       the public name; overloads are ops that share it (tried in order of registration)
+    aliases   more public names
+    nondiff   True: the result carries no gradient (or a tuple of result indexes that carry none)
+    host      True: no back end lowers it; the compiled program calls `eager` (a reported HostCall)
+    breaks    the break code capture raises (data-dependent sizes), else None
+    samples   (s) -> iterator of samples for the generated tests
+    tolerance dtype name -> (rtol, atol), with a reason in a comment beside it
+    """
+
+    DEFAULTS: dict[str, Any] = dict(
+        kind=COMPOSITE, rule=None, layout=None, eager=None, decomp=None, vjp=None, inverse=None, c=None,
+        triton=None, monoid=None, amp=None, where="function method", api=None, aliases=(), nondiff=False,
+        host=False, breaks=None, samples=None, tolerance={}, lower=None, scatter=None,
+        dtypes="", doc="")
+
+    def __init__(self, signature: Signature, fields: dict[str, Any], module: str) -> None:
+        unknown = [k for k in fields if k not in self.DEFAULTS and not k.startswith("_")]
+        if unknown:
+            raise TypeError(f"op {signature.name}: unknown field {', '.join(unknown)}")
+        self.signature = signature
+        self.name = signature.name
+        self.params = signature.params
+        self.module = module
+        for key, default in self.DEFAULTS.items():
+            setattr(self, key, fields.get(key, default))
+        self.doc = fields.get("__doc__") or ""
+        self.api = self.api or self.name
+        if self.kind not in KINDS:
+            raise TypeError(f"op {self.name}: unknown kind {self.kind!r}")
+        if self.rule is None:
+            raise TypeError(f"op {self.name} needs a rule")
+        # Slots that compile.py fills with compiled one-op kernels, by device type.
+        self.slots: dict[str, Callable[..., Any]] = {}
+
+    kind: str
+    rule: Callable[..., Any]
+    layout: Callable[..., Any] | None
+    eager: Callable[..., Any] | None
+    decomp: Callable[..., Any] | None
+    vjp: Callable[..., Any] | None
+    inverse: Callable[..., Any] | None
+    c: Any
+    triton: Any
+    monoid: str | None
+    amp: str | None
+    where: str
+    api: str
+    aliases: tuple[str, ...]
+    nondiff: bool | tuple[int, ...]
+    host: bool
+    breaks: str | None
+    samples: Callable[..., Any] | None
+    tolerance: dict[str, tuple[float, float]]
+    lower: Callable[..., Any] | None
+    scatter: Callable[..., Any] | None
+    dtypes: str
+    doc: str
+
+    @functools.cached_property
+    def saves(self) -> dict[str, str]:
+        """What `vjp` reads of each tensor parameter and of `out`: "value", "meta" or "nothing"."""
+        from lehr.ops.saving import reads_of
+        return reads_of(self)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get, (self.name,)
+
+
+OPS: dict[str, Op] = {}
+OVERLOADS: dict[str, list[Op]] = {}
+
+
+def op(signature: str) -> Callable[[type], Op]:
+    """Class decorator: registers the op that the class body declares and returns it."""
+    parsed = Signature(signature)
+
+    def register(body: type) -> Op:
+        fields = {k: v for k, v in vars(body).items()
+                  if k not in ("__module__", "__dict__", "__weakref__", "__qualname__",
+                               "__firstlineno__", "__static_attributes__")}
+        fields = {k: v.__func__ if isinstance(v, staticmethod) else v for k, v in fields.items()}
+        made = Op(parsed, fields, body.__module__)
+        if made.name in OPS:
+            raise TypeError(f"op {made.name} is declared twice: {OPS[made.name].module}, {made.module}")
+        OPS[made.name] = made
+        OVERLOADS.setdefault(made.api, []).append(made)
+        return made
+    return register
+
+
+def get(name: str) -> Op:
+    try:
+        return OPS[name]
+    except KeyError:
+        raise LookupError(f"no op named {name!r} is registered") from None
+
+
+class Functions:
+    """`F`: the registry bound to an interpreter. `F.exp(x)` binds the arguments and runs `interpret(op, bound)`.
+
+    One instance serves eager tensors (and captured ones, which are tensors), another a graph builder; the
+    bodies of `decomp`, `vjp` and `inverse` run over either.
+    """
+
+    def __init__(self, interpret: Callable[[Op, tuple[Any, ...]], Any]) -> None:
+        self._interpret = interpret
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        target, interpret = get(name), self._interpret
+        bind = target.signature.bind
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return interpret(target, bind(args, kwargs))
+        setattr(self, name, run)
+        return run
