@@ -28,6 +28,12 @@ class Spec(NamedTuple):
     compute: DType | None = None
 
 
+class Number(NamedTuple):
+    """The type of a result that is a number known only at run time; `category` as in `base.dtype`."""
+
+    category: int
+
+
 def same(a: Size, b: Size) -> bool:
     """Whether two sizes are equal; a symbolic one is proven or decided (and so becomes a guard)."""
     return a is b or (a == b if isinstance(a, int) and isinstance(b, int) else decide(a, "==", b))

@@ -1,0 +1,1 @@
+"""Graph IR: immutable SSA over logical tensors, its text, verifier and reference interpreter."""
