@@ -1,0 +1,1 @@
+"""What runs generated code: compiler, cache, libraries, threads, memory, tuning."""
