@@ -1,11 +1,12 @@
 """Philox4x32-10, the counter-based random generator, in vectorised numpy.
 
-J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011.
 
-A random op is named by `(key, offset)`, both unsigned 64-bit; word number `i` of it is lane `i % 4` of the block
-at counter `(i // 4) + offset * 2**64` under `key`. Nothing else enters: the same word comes out whatever is fused,
-recomputed, split over threads or run on another device. An op takes one offset whatever its size, so offsets are
-`counter + k` even where sizes are symbolic.
+A random op is named by `(key, offset)`, both unsigned 64-bit; word number `i` of it is lane `i % 4`
+of the block at counter `(i // 4) + offset * 2**64` under `key`. Nothing else enters: the same word
+comes out whatever is fused, recomputed, split over threads or run on another device. An op takes one
+offset whatever its size, so offsets are `counter + k` even where sizes are symbolic.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def words(key: int, offset: int, count: int, start: int = 0) -> Array:
 
 def _rounds(out: Array, blocks: Array, offset: int, rounds: list[Array], even: Array, odd: Array,
             product: Array) -> None:
-    """Fills `out` [n, 4]; `even` holds counter words 0 and 2, `odd` words 3 and 1 (each beside its partner)."""
+    """Fills `out` [n, 4]; `even` holds counter words 0 and 2, `odd` their partners 3 and 1."""
     even[0], even[1] = blocks & _MASK, offset & LOW
     odd[0], odd[1] = offset >> 32 & LOW, blocks >> _SHIFT
     for keys in rounds:
