@@ -60,10 +60,18 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def is_channels_last(shape: Shape, strides: Shape) -> bool:
+    """Channels innermost (4-d and 5-d), up to the strides of size-1 dimensions. Unlike
+    `is_contiguous`, a tensor without elements has to have such strides too."""
     if len(shape) not in CHANNELS_LAST:
         return False
-    order = CHANNELS_LAST[len(shape)]
-    return is_contiguous(tuple(shape[d] for d in order), tuple(strides[d] for d in order))
+    want: Any = 1
+    for d in reversed(CHANNELS_LAST[len(shape)]):
+        size = shape[d]
+        if not (isinstance(size, int) and size == 1):
+            if strides[d] is not want and not (strides[d] == want):
+                return False
+            want = want * size
+    return True
 
 
 def is_dense(shape: Shape, strides: Shape) -> bool:
@@ -97,7 +105,8 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
     if alike:
         if all(is_contiguous(s, st) for s, st in operands):
             return contiguous(shape)
-        if all(is_channels_last(s, st) for s, st in operands):
+        # PyTorch's shortcut knows the 4-d format only.
+        if len(shape) == 4 and all(is_channels_last(s, st) for s, st in operands):
             return channels_last(shape)
         first = operands[0][1]
         if all(st == first for _, st in operands) and is_dense(shape, first):
@@ -131,7 +140,14 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
                 low = j
             elif side < 0:
                 break
-    return ordered(shape, order[::-1])
+    if order == list(range(ndim - 1, -1, -1)):
+        return contiguous(shape)
+    out: list[Any] = [1] * ndim
+    n: Any = 1
+    for d in order:  # here, unlike in `contiguous`, a size of 0 makes the outer strides 0
+        out[d] = n
+        n = n * shape[d]
+    return tuple(out)
 
 
 def preserve(shape: Shape, strides: Shape) -> Shape:
@@ -140,35 +156,38 @@ def preserve(shape: Shape, strides: Shape) -> Shape:
 
 
 def view(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
-    """Strides of a view of (shape, strides) as `target`, or None where only a copy can have that shape."""
+    """Strides of a view of (shape, strides) as `target`, or None where only a copy can have that shape.
+
+    Adjacent dimensions that step evenly merge into one run; each run must be cut up exactly by
+    consecutive target dimensions. A target dimension of size 1 belongs to the run to its right.
+    """
     if any(isinstance(s, int) and s == 0 for s in shape):
-        return contiguous(target)
-    chunks: list[tuple[Any, Any]] = []  # (elements, stride) of maximal runs that merge into one dimension
-    for size, stride in zip(shape, strides, strict=True):
-        if isinstance(size, int) and size == 1:
-            continue
-        if chunks and chunks[-1][1] == stride * size:
-            chunks[-1] = (chunks[-1][0] * size, stride)
-        else:
-            chunks.append((size, stride))
-    out: list[Any] = [0] * len(target)
-    run, i = 1, len(target) - 1
-    place, left = len(chunks) - 1, (chunks[-1][0] if chunks else 1)
-    for i in range(len(target) - 1, -1, -1):
-        size = target[i]
-        if isinstance(size, int) and size == 1:
-            out[i] = run * (chunks[place][1] if place >= 0 else 1)
-            continue
-        while place >= 0 and left == run and run != 1 or (place >= 0 and left == 1):
+        return tuple(strides) if tuple(shape) == tuple(target) else contiguous(target)
+    out: list[Any] = [1] * len(target)
+    place = len(target) - 1
+    for size, stride in _runs(shape, strides) or [(1, 1)]:
+        filled: Any = 1
+        while place >= 0 and (_is_one(target[place]) or _compare(filled, size) < 0):
+            out[place] = filled * stride
+            filled = filled * target[place]
             place -= 1
-            run = 1
-            left = chunks[place][0] if place >= 0 else 1
-        if place < 0:
+        if _compare(filled, size):
             return None
-        out[i] = run * chunks[place][1]
-        run = run * size
-        if isinstance(run, int) and isinstance(left, int) and (run > left or left % run):
-            return None
-    if place >= 0 and not (place == 0 and left == run):
-        return None
-    return tuple(out)
+    return tuple(out) if place < 0 else None
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _runs(shape: Shape, strides: Shape) -> list[tuple[Any, Any]]:
+    """(elements, innermost stride) of the runs of dimensions that merge, innermost first."""
+    runs: list[tuple[Any, Any]] = []
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if runs:
+            count, inner = runs[-1]
+            if _is_one(size) or stride is count * inner or stride == count * inner:
+                runs[-1] = (count * size, inner)
+                continue
+        runs.append((size, stride))
+    return runs
