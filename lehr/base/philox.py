@@ -5,8 +5,8 @@ SC 2011.
 
 A random op is named by `(key, offset)`, both unsigned 64-bit; word number `i` of it is lane `i % 4`
 of the block at counter `(i // 4) + offset * 2**64` under `key`. Nothing else enters: the same word
-comes out whatever is fused, recomputed, split over threads or run on another device. An op takes one
-offset whatever its size, so offsets are `counter + k` even where sizes are symbolic.
+comes out whatever is fused, recomputed, split over threads or run on another device. An op takes
+one offset whatever its size, so offsets are `counter + k` even where sizes are symbolic.
 """
 
 from __future__ import annotations
