@@ -20,7 +20,10 @@ Shape = tuple[Any, ...]
 
 
 class Spec(NamedTuple):
-    """A result's type. `compute`: the dtype tensor and Scalar arguments are cast to first (None: as they are)."""
+    """A result's type. `compute`: the dtype tensor and Scalar arguments are cast to first (None: as they are).
+
+    A size that depends on data is None (only in ops with a break code; eager makes what it makes).
+    """
 
     shape: Shape
     dtype: DType
