@@ -6,6 +6,7 @@ are silenced (NaN and infinity are results, not events).
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from lehr.base import dtype as dt
 from lehr.base.device import CPU, Device
 from lehr.base.dtype import DType
 from lehr.ops import registry
+from lehr.ops.expand import decompose
 from lehr.ops.operator import Operators
 from lehr.ops.registry import Op
+from lehr.ops.rule import Number, Spec
 
 Array = np.ndarray[Any, Any]
 
@@ -53,14 +56,18 @@ def wide(a: Array) -> Array:
 
 
 def prepare(op: Op, bound: tuple[Any, ...], compute: DType | None) -> list[Any]:
-    """The bound arguments with arrays (and Scalars) cast to the computing dtype."""
+    """The bound arguments with arrays (and Scalars) cast to the computing dtype; an `exact` op that
+    has none only moves elements and takes them as they are."""
+    if compute is None and op.exact:
+        return list(bound)
+    fit = wide if compute is None else functools.partial(cast, dtype=compute.wide)
     args = list(bound)
     for i, p in enumerate(op.params):
         a = args[i]
         if p.is_tensor and isinstance(a, np.ndarray):
-            args[i] = wide(a) if compute is None else cast(a, compute.wide)
+            args[i] = fit(a)
         elif p.is_tensor and p.many and isinstance(a, (list, tuple)):
-            args[i] = [wide(x) if compute is None else cast(x, compute.wide) for x in a]
+            args[i] = [None if x is None else fit(x) for x in a]
         elif compute is not None and "Scalar" in p.types and isinstance(a, (int, float, complex)):
             args[i] = number(a, compute.wide)
     return args
@@ -74,22 +81,29 @@ def run(op: Op, bound: tuple[Any, ...], spec: Any = None) -> Any:
     spec = op.rule(*map(wrap, bound)) if spec is None else spec
     with np.errstate(all="ignore"):
         if op.eager is None:
-            assert op.decomp is not None, op
-            out = unwrap(op.decomp(FUNCTIONS, *map(wrap, bound)))
+            out = unwrap(decompose(FUNCTIONS, op, tuple(map(wrap, bound)), spec))
         else:
             first = spec[0] if type(spec) is tuple else spec
-            out = op.eager(np, *prepare(op, bound, first.compute))
+            out = op.eager(np, *prepare(op, bound, getattr(first, "compute", None)))
         if type(spec) is tuple:
             return tuple(_finish(op, o, s) for o, s in zip(out, spec, strict=True))
         return _finish(op, out, spec)
 
 
-def _finish(op: Op, out: Any, spec: Spec) -> Array:
+def _finish(op: Op, out: Any, spec: Spec | Number) -> Any:
+    if isinstance(spec, Number):
+        return out
     a = out if isinstance(out, np.ndarray) else np.asarray(out)
     a = cast(a, spec.dtype)
-    if a.shape != tuple(spec.shape):
+    if a.shape != tuple(spec.shape) and not _fits(a.shape, spec.shape):
         raise AssertionError(f"op {op.name}: eager made shape {a.shape}, its rule says {spec.shape}")
     return a
+
+
+def _fits(shape: tuple[int, ...], told: tuple[Any, ...]) -> bool:
+    """Whether the rule's shape, in which None is a size that depends on data, allows this one."""
+    return len(shape) == len(told) and all(n in (None, size)
+                                           for size, n in zip(shape, told, strict=True))
 
 
 class Value(Operators):

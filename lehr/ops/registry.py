@@ -40,6 +40,11 @@ KINDS = (POINTWISE, REDUCE, SCAN, VIEW, INDEX, CREATE, RANDOM, EXTERN, COMM, COM
 
 REQUIRED = object()
 
+# Word of `where` -> what stands before the public name. An api name loses the word it begins with:
+# api "linalg_norm" in linalg is `linalg.norm` (and shares no overload table with `norm`).
+PLACES = {"function": "", "method": "Tensor.", "property": "Tensor.", "nn": "nn.functional.",
+          "special": "special.", "linalg": "linalg.", "fft": "fft."}
+
 
 class Param:
     """One parameter: `types` holds the base names of its annotation, `many` says list[...]."""
@@ -65,30 +70,80 @@ class Param:
 
 
 class Signature:
-    """A parsed signature string."""
+    """A signature string, parsed at the first use: importing the registry costs only the names."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        head = ast.parse(f"def {text}: ...").body[0]
+        self.name = text[: text.index("(")]
+
+    @functools.cached_property
+    def _head(self) -> ast.FunctionDef:
+        head = ast.parse(f"def {self.text}: ...").body[0]
         assert isinstance(head, ast.FunctionDef)
-        self.name = head.name
-        self.params = tuple(_params(head))
-        self.results, self.result_names = _results(head.returns)
-        self.tensor_slots = tuple(i for i, p in enumerate(self.params) if p.is_tensor)
-        self.index = {p.name: i for i, p in enumerate(self.params)}
-        self.named = (collections.namedtuple(self.name.split(".")[-1], self.result_names)
-                      if self.result_names else None)
+        return head
+
+    @functools.cached_property
+    def params(self) -> tuple[Param, ...]:
+        return tuple(_params(self._head))
+
+    @functools.cached_property
+    def results(self) -> tuple[str, ...]:
+        """The annotation of each result."""
+        return _results(self._head.returns)[0]
+
+    @functools.cached_property
+    def result_names(self) -> tuple[str, ...]:
+        return _results(self._head.returns)[1]
+
+    @functools.cached_property
+    def tensor_slots(self) -> tuple[int, ...]:
+        return tuple(i for i, p in enumerate(self.params) if p.is_tensor)
+
+    @functools.cached_property
+    def index(self) -> dict[str, int]:
+        return {p.name: i for i, p in enumerate(self.params)}
+
+    @functools.cached_property
+    def named(self) -> Any:
+        """The named tuple of the results, or None where they have no names."""
+        return (collections.namedtuple(self.name, self.result_names)
+                if self.result_names else None)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The bound-argument tuple; TypeError as Python's own binding would raise."""
+        """The bound-argument tuple; TypeError as Python's own binding would raise.
+
+        Loose integers (`*size`) may also come as one sequence, positional or by name.
+        """
+        if kwargs and not kwargs.keys().isdisjoint(self._loose):
+            return self._named_binder(*args, **kwargs)
         return self._binder(*args, **kwargs)
 
     @functools.cached_property
+    def _loose(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.params if p.variadic)
+
+    @functools.cached_property
     def _binder(self) -> Callable[..., tuple[Any, ...]]:
-        space: dict[str, Any] = {"_d": tuple(p.default for p in self.params)}
-        names = ", ".join(p.name for p in self.params)
-        exec(f"def {self.name}({header(self)}): return ({names}{',' if self.params else ''})", space)
+        return self._compile(header(self))
+
+    @functools.cached_property
+    def _named_binder(self) -> Callable[..., tuple[Any, ...]]:
+        return self._compile(header(self).replace("*", ""))
+
+    def _compile(self, params: str) -> Callable[..., tuple[Any, ...]]:
+        space: dict[str, Any] = {"_d": tuple(p.default for p in self.params), "_sequence": _sequence}
+        names = "".join(f"_sequence({p.name}), " if p.variadic else f"{p.name}, "
+                        for p in self.params)
+        exec(f"def {self.name}({params}): return ({names})", space)
         return space[self.name]  # type: ignore[no-any-return]
+
+
+def _sequence(given: Any) -> tuple[Any, ...]:
+    """Loose arguments, which may be one sequence or (given by name) one item."""
+    if not isinstance(given, (tuple, list)):
+        return (given,)
+    alone = len(given) == 1 and isinstance(given[0], (tuple, list))
+    return tuple(given[0] if alone else given)
 
 
 def header(signature: Signature) -> str:
@@ -157,6 +212,7 @@ class Op:
     vjp       (F, g, out, *bound) -> gradient(s) of the tensor parameters, in order; an element may be
               None or a zero-argument callable (computed only where needed). Broadcasting and dtype
               promotion of the inputs are undone by the caller.
+    exact     True: the gradient only moves or selects values, so half precision is not widened for it
     inverse   VIEW: (F, base, value, *bound[1:]) -> base with the viewed elements replaced by value
     c, triton scalar spellings with `{x}`-like slots, named as the parameters, `{f}` the C float suffix
     monoid    REDUCE and SCAN: name of the loop IR's monoid
@@ -178,7 +234,7 @@ class Op:
     DEFAULTS: dict[str, Any] = dict(
         kind=COMPOSITE, rule=None, layout=None, eager=None, decomp=None, vjp=None, inverse=None, c=None,
         triton=None, monoid=None, amp=None, where="function method", api=None, aliases=(), nondiff=False,
-        host=False, breaks=None, samples=None, tolerance={}, lower=None, scatter=None,
+        host=False, exact=False, breaks=None, samples=None, tolerance={}, lower=None, scatter=None,
         dtypes="", doc="")
 
     def __init__(self, signature: Signature, fields: dict[str, Any], module: str) -> None:
@@ -187,7 +243,6 @@ class Op:
             raise TypeError(f"op {signature.name}: unknown field {', '.join(unknown)}")
         self.signature = signature
         self.name = signature.name
-        self.params = signature.params
         self.module = module
         for key, default in self.DEFAULTS.items():
             setattr(self, key, fields.get(key, default))
@@ -216,6 +271,7 @@ class Op:
     aliases: tuple[str, ...]
     nondiff: bool | tuple[int, ...]
     host: bool
+    exact: bool
     breaks: str | None
     samples: Callable[..., Any] | None
     tolerance: dict[str, tuple[float, float]]
@@ -223,6 +279,21 @@ class Op:
     scatter: Callable[..., Any] | None
     dtypes: str
     doc: str
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        return self.signature.params
+
+    @functools.cached_property
+    def places(self) -> tuple[str, ...]:
+        """Dotted public paths below the package, `Tensor.` before methods: see PLACES.
+
+        An alias with a dot is such a path; one without stands wherever the op itself does.
+        """
+        words = [w for w in self.where.split() if w in PLACES]
+        names = [self.api, *(a for a in self.aliases if "." not in a)]
+        found = [f"{PLACES[w]}{name.removeprefix(w + '_')}" for name in names for w in words]
+        return (*found, *(a for a in self.aliases if "." in a))
 
     @functools.cached_property
     def saves(self) -> dict[str, str]:
@@ -243,14 +314,14 @@ OVERLOADS: dict[str, list[Op]] = {}
 
 def op(signature: str) -> Callable[[type], Op]:
     """Class decorator: registers the op that the class body declares and returns it."""
-    parsed = Signature(signature)
+    lazy = Signature(signature)
 
     def register(body: type) -> Op:
         fields = {k: v for k, v in vars(body).items()
                   if k not in ("__module__", "__dict__", "__weakref__", "__qualname__",
                                "__firstlineno__", "__static_attributes__")}
         fields = {k: v.__func__ if isinstance(v, staticmethod) else v for k, v in fields.items()}
-        made = Op(parsed, fields, body.__module__)
+        made = Op(lazy, fields, body.__module__)
         if made.name in OPS:
             raise TypeError(f"op {made.name} is declared twice: {OPS[made.name].module}, {made.module}")
         OPS[made.name] = made

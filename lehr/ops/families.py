@@ -1,0 +1,12 @@
+"""The modules that declare ops. Importing this one fills the registry."""
+
+from __future__ import annotations
+
+import importlib
+
+FAMILIES = (
+    "core",
+)
+
+for _name in FAMILIES:
+    importlib.import_module(f"lehr.ops.{_name}")
