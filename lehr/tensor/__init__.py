@@ -1,0 +1,1 @@
+"""Tensors, storages, the autograd tape, and the API generated from the op registry."""

@@ -1,0 +1,196 @@
+"""The public functions and methods, made from signatures at first use.
+
+`function("softplus")` is `lehr.softplus`, `method("softplus")` is `Tensor.softplus`, `method("softplus_")` its
+in-place form. A name with one op becomes a Python function with exactly the op's parameters, so Python binds
+the arguments; a name with several ops tries them in order of registration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lehr.base.device import Device
+from lehr.base.dtype import DType
+from lehr.ops import families, registry  # noqa: F401  (families fills the registry)
+from lehr.ops.registry import Op, header
+from lehr.tensor import dispatch
+from lehr.tensor.tensor import Tensor
+
+Maker = Callable[..., Any]
+
+
+def ops_named(name: str, place: str) -> list[Op]:
+    """The overloads that exist under a public name at `place` (a word of `Op.where`)."""
+    return [o for o in _index().get(name, ()) if place in o.where.split()]
+
+
+_INDEX: dict[str, list[Op]] = {}
+
+
+def _index() -> dict[str, list[Op]]:
+    if sum(map(len, registry.OVERLOADS.values())) != _COUNT[0]:
+        _INDEX.clear()
+        for api, overloads in registry.OVERLOADS.items():
+            _INDEX.setdefault(api, []).extend(overloads)
+        for overloads in registry.OVERLOADS.values():
+            for o in overloads:
+                for alias in o.aliases:
+                    _INDEX.setdefault(alias, []).append(o)
+        _COUNT[0] = sum(map(len, registry.OVERLOADS.values()))
+    return _INDEX
+
+
+_COUNT = [0]
+
+
+def names(place: str) -> Iterator[str]:
+    """Every public name at `place`."""
+    for name, overloads in _index().items():
+        if any(place in o.where.split() for o in overloads):
+            yield name
+
+
+def function(name: str, place: str = "function") -> Maker | None:
+    """The function `name` of a namespace, or None."""
+    found = ops_named(name, place)
+    return _make(name, found, "function") if found else None
+
+
+def method(name: str) -> Any:
+    """The method, in-place method or property `name` of Tensor, or None."""
+    found = ops_named(name, "method")
+    if found:
+        return _make(name, found, "method")
+    found = ops_named(name, "property")
+    if found:
+        return property(_make(name, found, "method"))
+    if name.endswith("_") and not name.endswith("__"):
+        found = ops_named(name[:-1], "inplace")
+        if found:
+            return _make(name, found, "inplace")
+    return None
+
+
+def _make(name: str, overloads: list[Op], form: str) -> Maker:
+    made = _exact(name, overloads[0], form) if len(overloads) == 1 else _several(name, overloads, form)
+    made.__doc__ = "\n\n".join(
+        f"{o.signature.text}\n\n{o.doc}".strip() for o in overloads)
+    made.__qualname__ = f"Tensor.{name}" if form != "function" else name
+    return made
+
+
+def _exact(name: str, op: Op, form: str) -> Maker:
+    """A function with the op's own parameter list."""
+    params = op.params
+    parts = [p.name for p in params]
+    text = header(op.signature)
+    if form != "function" and params:
+        text = text.replace(params[0].name, "self", 1)
+        parts[0] = "self"
+    values = [f"_listed({q})" if p.variadic else q for p, q in zip(params, parts, strict=True)]
+    bound = f"({', '.join(values)}{',' if values else ''})"
+    space = {"_d": tuple(p.default for p in params), "_op": op, "_listed": listed,
+             "_call": dispatch.call, "_inplace": dispatch.inplace, "_out": write_out}
+    if form == "function" and "out" not in parts and "Tensor" in op.signature.results:
+        star = "" if any(p.keyword or p.variadic for p in params) else "*, "
+        text += f"{', ' if text else ''}{star}out=None"
+        body = (f"    if out is None: return _call(_op, {bound})\n"
+                f"    return _out(_op, {bound}, out)")
+    else:
+        body = f"    return {'_inplace' if form == 'inplace' else '_call'}(_op, {bound})"
+    safe = name if name.isidentifier() else "op"
+    exec(f"def {safe}({text}):\n{body}", space)
+    return space[safe]  # type: ignore[no-any-return]
+
+
+def listed(values: tuple[Any, ...]) -> list[Any]:
+    """`*size` given as numbers, or as one sequence."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        return list(values[0])
+    return list(values)
+
+
+def write_out(op: Op, bound: tuple[Any, ...], out: Any) -> Any:
+    """`out=`: the result is written into the given tensor(s), which are returned."""
+    made = dispatch.call(op, bound)
+    several = isinstance(made, tuple)
+    for target, value in zip(out if several else (out,), made if several else (made,), strict=True):
+        if target.requires_grad or value.requires_grad:
+            raise RuntimeError(f"{op.api}(): functions with out=... arguments don't support automatic "
+                               "differentiation, but one of the arguments requires grad.")
+        if tuple(target._shape) != tuple(value._shape):
+            target.resize_(value._shape)
+        if not dispatch.can_cast(value.dtype, target.dtype):
+            raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type "
+                               f"{target.dtype}")
+        dispatch.assign(target, value)
+    return out
+
+
+def _several(name: str, overloads: list[Op], form: str) -> Maker:
+    """A function that takes the first overload that fits."""
+    run = dispatch.inplace if form == "inplace" else dispatch.call
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        out = kwargs.pop("out", None)
+        for op in overloads:
+            bound = fit(op, args, kwargs)
+            if bound is not None:
+                return run(op, bound) if out is None else write_out(op, bound, out)
+        given = ", ".join([*(type(a).__name__ for a in args),
+                           *(f"{k}={type(v).__name__}" for k, v in kwargs.items())])
+        known = "\n".join(f" * {o.signature.text}" for o in overloads)
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given}), but "
+                        f"expected one of:\n{known}")
+    choose.__name__ = name
+    return choose
+
+
+def fit(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The bound arguments if they suit the op's parameters in number, name and type."""
+    if op.params and "input" == op.params[0].name and "self" in kwargs:
+        kwargs = {("input" if k == "self" else k): v for k, v in kwargs.items()}
+    try:
+        bound = op.signature.bind(args, kwargs)
+    except TypeError:
+        return None
+    fixed = list(bound)
+    for i, p in enumerate(op.params):
+        if p.variadic:
+            fixed[i] = listed(bound[i])
+        if not suits(fixed[i], p):
+            return None
+    return tuple(fixed)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, complex)) or hasattr(x, "scalar_category")
+
+
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    "Tensor": lambda x: isinstance(x, Tensor),
+    "Scalar": _is_number,
+    "int": lambda x: (isinstance(x, int) and not isinstance(x, bool)) or hasattr(x, "__index__"),
+    "float": lambda x: _is_number(x) and not isinstance(x, (bool, complex)),
+    "bool": lambda x: isinstance(x, bool),
+    "str": lambda x: isinstance(x, str),
+    "dtype": lambda x: isinstance(x, DType),
+    "device": lambda x: isinstance(x, (str, Device, int)),
+    "generator": lambda x: hasattr(x, "manual_seed"),
+}
+
+
+def suits(value: Any, p: Any) -> bool:
+    """Whether a value can be this parameter."""
+    if value is None:
+        return p.optional or p.default is None
+    if p.many and type(value) in (list, tuple) or isinstance(value, tuple):
+        return p.many and all(v is None or any(_check(t, v) for t in p.types) for v in value)
+    if p.many and "int" not in p.types:
+        return False
+    return any(_check(t, value) for t in p.types)
+
+
+def _check(kind: str, value: Any) -> bool:
+    return CHECKS[kind](value)

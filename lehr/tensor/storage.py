@@ -1,0 +1,60 @@
+"""Storages: memory that tensors view, with one version counter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lehr.base.device import CPU, Device
+
+
+class Storage:
+    """Memory shared by a tensor and its views.
+
+    owner    the numpy array that keeps the memory alive (dense); None for captured and meta storages
+    version  counts in-place writes; autograd compares it with the count at saving time
+    owned    some `.grad` or user gradient already holds this memory: it must not become another `.grad`
+    trace    what a capture knows of it (None: real memory)
+    """
+
+    __slots__ = ("__weakref__", "_flat", "_ptr", "device", "owned", "owner", "trace", "version")
+
+    def __init__(self, owner: Any, device: Device = CPU, trace: Any = None) -> None:
+        self.owner, self.device, self.trace = owner, device, trace
+        self.version = 0
+        self.owned = False
+        self._flat: Any = None
+        self._ptr = 0
+
+    @property
+    def flat(self) -> Any:
+        """The memory as a 1-d uint8 array."""
+        if self._flat is None:
+            owner = self.owner
+            if owner is None:
+                raise RuntimeError("this tensor has no memory: it is on the meta device or belongs to a "
+                                   "capture that is over")
+            dense = owner if owner.flags.c_contiguous else owner.transpose(
+                sorted(range(owner.ndim), key=lambda d: -owner.strides[d]))
+            self._flat = dense.reshape(-1).view(np.uint8)
+        return self._flat
+
+    @property
+    def ptr(self) -> int:
+        """The address of element 0, 0 where there is none."""
+        if self._ptr == 0 and self.owner is not None:
+            self._ptr = self.owner.__array_interface__["data"][0]
+        return self._ptr
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.flat.size)
+
+    def array(self, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], offset: int) -> Any:
+        """A numpy view. `strides` and `offset` count elements of `dtype` (a numpy dtype)."""
+        size = dtype.itemsize
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        flat = self.flat
+        return np.ndarray(shape, dtype, flat, offset * size, tuple([s * size for s in strides]))
