@@ -1,9 +1,9 @@
 """The graph IR: params, constants, calls, regions and one return.
 
-Values are logical tensors without strides. Nodes never change: a pass builds a new graph through a `Builder`,
-which infers every type from the op's rule. A `Ref` parameter is a *storage* that outlives the graph (weights,
-buffers, the RNG counter, mutated inputs); only `read` and `write` nodes touch it, in order. Everything else
-about an op is in the registry.
+Values are logical tensors without strides. Nodes never change: a pass builds a new graph through a
+`Builder`, which infers every type from the op's rule. A `Ref` parameter is a *storage* that
+outlives the graph (weights, buffers, the RNG counter, mutated inputs); only `read` and `write`
+nodes touch it, in order. Everything else about an op is in the registry.
 """
 
 from __future__ import annotations
@@ -112,12 +112,14 @@ class Value(Operators):
 
 
 class Node:
-    """`results = op(*args)`. `args` are the bound arguments: values, tuples of values, or constants."""
+    """`results = op(*args)`. `args` are the bound arguments: values, tuples of values, or
+    constants."""
 
     __slots__ = ("args", "effects", "location", "op", "results")
 
-    def __init__(self, op: Op, args: tuple[Any, ...], types: Sequence[Type], location: Location | None,
-                 effects: frozenset[Effect], builder: Builder | None = None) -> None:
+    def __init__(self, op: Op, args: tuple[Any, ...], types: Sequence[Type],
+                 location: Location | None, effects: frozenset[Effect],
+                 builder: Builder | None = None) -> None:
         self.op, self.args, self.location, self.effects = op, args, location, effects
         self.results = tuple(Value(t, self, i, "", builder) for i, t in enumerate(types))
 
@@ -134,8 +136,8 @@ class Node:
 
 
 class Effect(NamedTuple):
-    """What a node does besides computing: kind is "read" | "write" (target: the Ref parameter) or "comm"
-    (target: the process group's name)."""
+    """What a node does besides computing: kind is "read" | "write" (target: the Ref parameter) or
+    "comm" (target: the process group's name)."""
 
     kind: str
     target: Any
@@ -170,8 +172,8 @@ class Graph:
 
     params      values of type TensorType, ScalarType or RefType
     nodes       calls in execution order
-    results     group name (GROUPS) -> tuple of values; the i-th of "writebacks" is stored into `targets[i]`
-    targets     Ref params of the write-backs, in order (empty before `functionalize`)
+    results     group name (GROUPS) -> tuple of values; the i-th of "writebacks" is stored into
+    `targets[i]` targets     Ref params of the write-backs, in order (empty before `functionalize`)
     symbols     size variables (Sym leaves) in order of appearance
     name        for dumps
     """
@@ -236,7 +238,8 @@ class Builder:
         return var
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:
-        """Adds a node; returns its value, or a tuple where the op has several (or a list of) results."""
+        """Adds a node; returns its value, or a tuple where the op has several (or a list of)
+        results."""
         specs = op.rule(*args)
         several = type(specs) is tuple
         types = [_type_of(s) for s in (specs if several else (specs,))] if specs is not None else []
@@ -276,8 +279,9 @@ def copy_into(builder: Builder, graph: Graph, known: dict[Value, Any],
               rewrite: Callable[[Builder, Node, tuple[Any, ...]], Any]) -> dict[Value, Any]:
     """The body of every pass: replays `graph` into `builder`.
 
-    `known` maps the graph's params to the builder's values. `rewrite(builder, node, args)` gets the arguments
-    already mapped and returns the replacement of the results (a value, a tuple, or None for no results).
+    `known` maps the graph's params to the builder's values. `rewrite(builder, node, args)` gets the
+    arguments already mapped and returns the replacement of the results (a value, a tuple, or None
+    for no results).
     """
     for node in graph.nodes:
         builder.location = node.location
@@ -292,7 +296,8 @@ def copy_into(builder: Builder, graph: Graph, known: dict[Value, Any],
 
 
 def rebuild(graph: Graph, rewrite: Callable[[Builder, Node, tuple[Any, ...]], Any]) -> Graph:
-    """A new graph with the same parameters and result groups, each node passed through `rewrite`."""
+    """A new graph with the same parameters and result groups, each node passed through
+    `rewrite`."""
     builder = Builder(graph.name)
     builder.symbols = list(graph.symbols)
     known: dict[Value, Any] = {p: builder.param(p.name, p.type) for p in graph.params}

@@ -1,21 +1,24 @@
 """The loop IR: what a program does to memory, element by element.
 
-A `Program` is a list of steps over buffers. A step is a `Kernel` (loops we generate), an `Extern` (a library
-call or template) or a `HostCall` (an op's eager kernel, run between two foreign calls). The element values a
-kernel stores are interned expressions (`Expr`): data, never closures, so dependencies, costs and text are read
-off them. Index expressions are `Sym`s over axis variables; an index that is data (gather, scatter) is an
-ordinary variable bound to an integer element by a `Bind`.
+A `Program` is a list of steps over buffers. A step is a `Kernel` (loops we generate), a `Group` of
+kernels that do not depend on each other, an `Extern` (a library call or template) or a `HostCall`
+(an op's eager kernel, run between two foreign calls). The element values a kernel stores are
+interned expressions (`Expr`): data, never closures, so dependencies, costs and text are read off
+them. Index expressions are `Sym`s over axis variables; an index that is data (gather, scatter) is
+an ordinary variable bound to an integer element by a `Bind`.
 
-Semantics. A kernel runs its stores for every point of its outer `axes`, in order: for one outer point the
-first store runs over its own inner axes, then the second, and so on. A load sees what earlier stores *of the
-same outer point* wrote; loads of elements that other outer points write are illegal (the verifier checks).
-So a softmax row kernel is three expressions over one outer axis, and a store followed by loads of the same row
-is how a row is staged. A `Reduce` owns its axes; its value does not depend on them.
+Semantics. A kernel runs its stores for every point of its outer `axes`, in order: for one outer
+point the first store runs over its own inner axes, then the second, and so on. A load sees what
+earlier stores *of the same outer point* wrote; loads of elements that other outer points write are
+illegal (the verifier checks). So a softmax row kernel is a few expressions over one outer axis, and
+a store into a "local" buffer followed by loads of it is how a row is staged. A store whose value
+loads the very element it replaces reads the old one. A `Reduce` owns its axes; its value does not
+depend on them.
 
-Floating point: every `Cast` happens; `Alu` on float16 and bfloat16 computes in float32 and rounds its result
-once, integers wrap; no multiply-add contraction. The order of additions inside one `Reduce` is free (SIMD lanes
-and splits), with float32 sums accumulated over bounded partial sums; it belongs to the op and its extent, not to
-what was fused around it.
+Floating point: every `Cast` happens; `Alu` on float16 and bfloat16 does not occur (lowering casts
+to float32 and rounds the op's result once), integers wrap; no multiply-add contraction. The order
+of additions inside one `Reduce` is free (SIMD lanes and splits), with float32 sums accumulated over
+bounded partial sums; it belongs to the op and its extent, not to what was fused around it.
 """
 
 from __future__ import annotations
@@ -39,15 +42,19 @@ class Axis(NamedTuple):
 
 
 class Buffer:
-    """Memory of `shape` elements with `strides` (elements; row-major unless the boundary says otherwise).
+    """Memory of `shape` elements with `strides` (elements; row-major unless the boundary says
+    otherwise).
 
     role: "param"  an input, never written
           "ref"    a storage that outlives the program, read and written
           "scalar" a run-time number, one element (float64, int64 or bool)
           "const"  constant data kept with the program
           "arena"  a temporary; its place is the memory plan's
+          "local"  a temporary of one outer point of one kernel: a staged row, or one element. Every
+                   outer point has its own, so nothing of it is seen by another, and an emitter
+                   keeps it in registers, on the stack, or in one scratch row a thread
           "output" a result, allocated fresh by the caller in the layout `strides`
-    `offset` (elements) is where element 0 lies in the caller's memory; only params and refs have one.
+    Pointers are to element (0, ..., 0).
     """
 
     __slots__ = ("data", "dtype", "name", "role", "shape", "strides")
@@ -65,22 +72,29 @@ class Expr:
     """An element value. Interned: structural equality is identity. `fields` by kind:
 
     Const   (value,)                    a number of `dtype`
-    Index   (sym,)                      the value of an index expression
-    Load    (buffer, idx, mask, other)  idx: tuple of int | Sym in logical coordinates; where the bool Expr
-                                        `mask` (or None) is false the value is `other` and memory is not touched
-    Alu     (op, *args)                 a primitive op of the registry; args are already of its computing dtype
+    Index   (sym,)                      the value of an index expression (dtype int64)
+    Load    (buffer, idx, mask, other)  idx: tuple of int | Sym in logical coordinates; where the
+                                        bool Expr `mask` (or None) is false, the value is the Expr
+                                        `other` (None: zero) and memory is not touched
+    Alu     (op, *args)                 a primitive op of the registry; Expr args are already of its
+                                        computing dtype, others are constants (None, str, bool, int)
     Cast    (arg,)                      conversion to `dtype`, as `ops.execute.cast`
-    Select  (cond, a, b)                both sides may be evaluated; loads that may not run carry a mask
-    Reduce  (monoid, axes, args, part)  `monoid` by name, over `axes`; `part` picks a component of its result
-    Scan    (monoid, axis, args, part)  inclusive running value along the outer or inner axis `axis`
-    Random  (key, counter, index)       32 random bits (dtype int64, 0 <= v < 2**32) of Philox4x32-10: `key`
-                                        and `counter` int64 Exprs, `index` an int | Sym, the element's number
+    Select  (cond, a, b)                both sides may be evaluated; loads that may not run carry a
+                                        mask
+    Reduce  (monoid, axes, args, part)  `monoid` by name, over `axes` (a tuple); `part` picks a
+                                        component of its result
+    Scan    (monoid, axis, args, part)  inclusive running value along `axis`, an outer or inner axis
+                                        (role "scan") of the store that this value is stored by
+    Random  (key, counter, index)       32 random bits (int64, 0 <= v < 2**32) of Philox4x32-10: `key`
+                                        and `counter` int64 Exprs, `index` an int | Sym, the
+                                        element's number
     """
 
-    __slots__ = ("__weakref__", "dtype", "fields", "kind")
+    __slots__ = ("__weakref__", "_free", "dtype", "fields", "kind")
     kind: str
     dtype: DType
     fields: tuple[Any, ...]
+    _free: frozenset[Any] | None
 
     def __new__(cls, kind: str, dtype: DType, *fields: Any) -> Expr:
         # -0.0 == 0.0 and 1 == True as dict keys, so constants are told apart by their text.
@@ -88,7 +102,7 @@ class Expr:
         found = _EXPRS.get(key)
         if found is None:
             found = object.__new__(cls)
-            found.kind, found.dtype, found.fields = kind, dtype, fields
+            found.kind, found.dtype, found.fields, found._free = kind, dtype, fields, None
             _EXPRS[key] = found
         return found
 
@@ -100,6 +114,14 @@ class Expr:
     def children(self) -> tuple[Expr, ...]:
         """The expressions directly inside this one."""
         return tuple(_children(self.fields))
+
+    @property
+    def free(self) -> frozenset[Any]:
+        """The axis and bind variables the value depends on (a Reduce's own axes excluded)."""
+        found = self._free
+        if found is None:
+            found = self._free = _free(self)
+        return found
 
 
 _EXPRS: weakref.WeakValueDictionary[Any, Expr] = weakref.WeakValueDictionary()
@@ -113,11 +135,30 @@ def _children(fields: tuple[Any, ...]) -> Iterator[Expr]:
             yield from _children(f)
 
 
-class Bind(NamedTuple):
-    """An index variable whose value is data: `var` = `value`, plus `bound` where negative and `wrap`.
+def _free(e: Expr) -> frozenset[Any]:
+    found: set[Any] = set()
+    for child in _children(e.fields):
+        found |= child.free
+    if e.kind == "Load":
+        for i in e.fields[1]:
+            found |= sym.free(i)
+    elif e.kind in ("Index", "Random"):
+        found |= sym.free(e.fields[-1])
+    elif e.kind == "Reduce":
+        for a in e.fields[1]:
+            found.discard(a.var)
+            found |= sym.free(a.extent)
+    elif e.kind == "Scan":
+        found.add(e.fields[1].var)
+    return frozenset(found)
 
-    A value outside [0, bound) stops the program with IndexError (the whole call, before anything that the
-    caller can see is replaced where possible). `mask`: not checked where this is false.
+
+class Bind(NamedTuple):
+    """An index variable whose value is data: `var` = `value`, plus `bound` where negative and
+    `wrap`.
+
+    A value outside [0, bound) stops the program with IndexError (the whole call, before anything
+    that the caller can see is replaced where possible). `mask`: not checked where this is false.
     """
 
     var: Any
@@ -128,19 +169,22 @@ class Bind(NamedTuple):
 
 
 class Store(NamedTuple):
-    """`buffer[idx] (mode)= value` for every point of the kernel's axes and of the own inner `axes`."""
+    """`buffer[idx] (mode)= value` for every point of the kernel's axes and of the own inner `axes`.
+
+    mode: "set", or "add" "mul" "max" "min": duplicates combine, in no promised order but exactly.
+    """
 
     buffer: Buffer
     idx: tuple[Any, ...]
     value: Expr
     axes: tuple[Axis, ...] = ()
-    mode: str = "set"  # set | add | mul | max | min: duplicates combine, in no promised order but exactly
+    mode: str = "set"
     mask: Expr | None = None
 
 
 class Kernel(NamedTuple):
-    """Loops over `axes` (all parallel: no two outer points write the same element, unless a store's mode
-    combines), running `stores` in order at each point."""
+    """Loops over `axes` (all parallel: no two outer points write the same element, unless a store's
+    mode combines), running `stores` in order at each point."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -149,9 +193,18 @@ class Kernel(NamedTuple):
     locations: tuple[Location, ...] = ()
 
 
+class Group(NamedTuple):
+    """Kernels of which none reads or writes what another writes, in any order or at once: one
+    parallel region on the CPU, one launch where a back end can. So an optimizer's many small
+    updates cost one dispatch."""
+
+    name: str
+    kernels: tuple[Kernel, ...]
+
+
 class Operand(NamedTuple):
-    """A strided rectangle of a buffer: element (i, j, ...) lies `offset + i*strides[0] + ...` elements from the
-    start of the buffer's memory."""
+    """A strided rectangle of a buffer: element (i, j, ...) lies `offset + i*strides[0] + ...`
+    elements from element (0, ..., 0) of the buffer."""
 
     buffer: Buffer
     offset: Any
@@ -159,11 +212,23 @@ class Operand(NamedTuple):
     strides: tuple[Any, ...]
 
 
+class Input(NamedTuple):
+    """In `Extern.attrs`: the place of tensor operand number `index`."""
+
+    index: int
+
+
 class Extern(NamedTuple):
-    """A library call or template. `op` names it ("bmm", "convolution", ...), `attrs` are its other bound
-    arguments. `epilogue`: stores over the output's elements that replace the plain store; in them a load of
-    `output.buffer` is the freshly computed element. `prologue[i]`: an expression computing input i's element
-    from the axes, instead of a plain load."""
+    """A library call or template. `op` ("matmul", "convolution", ...) says what it computes.
+
+    attrs     the bound arguments in signature order, each tensor replaced by an `Input`
+    output    a whole buffer, or a rectangle of one
+    epilogue  stores over `axes` (one axis a dimension of the output) that run after the plain
+              store; in them a load of `output.buffer` at exactly the axes' index is the freshly
+              computed element. If the buffer is not used elsewhere, it need not exist in memory.
+    prologue  `prologue[i]`: None, or an expression that computes input i's element from its axes
+              instead of a plain load
+    """
 
     name: str
     op: Op
@@ -172,11 +237,14 @@ class Extern(NamedTuple):
     attrs: tuple[Any, ...] = ()
     prologue: tuple[Any, ...] = ()
     epilogue: tuple[Store, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    binds: tuple[Bind, ...] = ()
     locations: tuple[Location, ...] = ()
 
 
 class HostCall(NamedTuple):
-    """`outputs = op.eager(*args)`; `args` are the bound arguments with `Operand`s in the place of tensors."""
+    """`outputs = op.eager(*args)`; `args` are the bound arguments with `Operand`s in the place of
+    tensors and one-element Buffers in the place of run-time numbers."""
 
     name: str
     op: Op
@@ -185,15 +253,17 @@ class HostCall(NamedTuple):
     locations: tuple[Location, ...] = ()
 
 
-Step = Kernel | Extern | HostCall
+Step = Kernel | Group | Extern | HostCall
 
 
 class Program(NamedTuple):
     """A lowered graph.
 
     params   one Buffer per graph parameter, in order ("param", "ref" or "scalar")
-    results  what the call returns, in the order of `Graph.returned`: an "output" Buffer, or an `Operand` on a
-             param (a result that is a param's own memory never occurs: results are fresh)
+    buffers  all others
+    results  what the call returns, in the order of `Graph.returned` without the write-backs: one
+             "output" Buffer each (a result that is a param's own memory never occurs: results are
+             fresh)
     symbols  size variables; their values are passed beside the pointers
     """
 
@@ -206,13 +276,13 @@ class Program(NamedTuple):
 
 
 class Monoid(NamedTuple):
-    """A reduction as data. State components have the dtypes of the Reduce's args unless `state` says otherwise.
+    """A reduction as data. State components have the dtypes of the Reduce's args.
 
     arity     number of argument expressions
     identity  per component: a number, or "lowest" / "highest" of the dtype
-    combine   per component: an expression in Python syntax over a0.. (left state), b0.. (right state or mapped
-              argument), with the primitives' names as functions: the one spelling that the interpreter, C and
-              Triton emitters translate
+    combine   per component: an expression in Python syntax over a0.. (left state), b0.. (right
+              state or mapped argument), with the primitives' names as functions: the one spelling
+              that the interpreter, C and Triton emitters translate
     parts     how many components the result has
     ordered   the order of combination matters (argmax: first index wins)
     """
@@ -224,6 +294,12 @@ class Monoid(NamedTuple):
     ordered: bool = False
 
 
+def _pick(better: str, identity: str) -> Monoid:
+    wins = (f"(a0 {better} b0 or a0 != a0 or (a0 == b0 and a1 < b1))"
+            " and not (b0 != b0 and (a0 == a0 or b1 < a1))")
+    return Monoid(2, (identity, "highest"), (f"a0 if {wins} else b0", f"a1 if {wins} else b1"), 2)
+
+
 # NaN propagates through max and min (an ordered comparison with NaN is false, hence the negations).
 MONOIDS: dict[str, Monoid] = {
     "sum": Monoid(1, (0,), ("a0 + b0",)),
@@ -233,20 +309,11 @@ MONOIDS: dict[str, Monoid] = {
     "any": Monoid(1, (0,), ("a0 | b0",)),
     "all": Monoid(1, (1,), ("a0 & b0",)),
     # args: value, index (int64). A NaN beats every number; the lower index wins ties.
-    "argmax": Monoid(2, ("lowest", "highest"), (
-        "a0 if (a0 > b0 or a0 != a0 or (a0 == b0 and a1 < b1)) and not (b0 != b0 and (a0 == a0 or b1 < a1))"
-        " else b0",
-        "a1 if (a0 > b0 or a0 != a0 or (a0 == b0 and a1 < b1)) and not (b0 != b0 and (a0 == a0 or b1 < a1))"
-        " else b1"), 2),
-    "argmin": Monoid(2, ("highest", "highest"), (
-        "a0 if (a0 < b0 or a0 != a0 or (a0 == b0 and a1 < b1)) and not (b0 != b0 and (a0 == a0 or b1 < a1))"
-        " else b0",
-        "a1 if (a0 < b0 or a0 != a0 or (a0 == b0 and a1 < b1)) and not (b0 != b0 and (a0 == a0 or b1 < a1))"
-        " else b1"), 2),
+    "argmax": _pick(">", "lowest"),
+    "argmin": _pick("<", "highest"),
 }
 
 
 def axis(name: str, extent: Any, role: str = "parallel") -> Axis:
     """An axis with a variable bounded by its extent."""
-    high = extent - 1 if isinstance(extent, int) else None
-    return Axis(sym.Var(name, 0, high), extent, role)
+    return Axis(sym.Var(name, 0, extent - 1), extent, role)
