@@ -1,6 +1,6 @@
 """The command line: `lehr COMMAND ...`.
 
-`COMMANDS` is the one list of subcommands. A command's module is imported when it is called, never to
+`COMMANDS` is the one list of subcommands. A module is imported when its command is called, never to
 print the help, so that `lehr --help` answers at once.
 """
 

@@ -99,7 +99,7 @@ def lines(series: Sequence[Series], title: str, label: str, size=(760, 380)) -> 
     x, y = axes(canvas, title, across, up)
     at = canvas.width - RIGHT
     for one in reversed(series):
-        canvas.text(at, 12, one.name, "rt")
+        canvas.text(at, 19, one.name, "rm")
         at -= 14 + canvas.draw.textlength(one.name, ImageFont.load_default(13 * SCALE)) / SCALE
         canvas.box(at, 14, at + 10, 24, one.colour)
         at -= 16

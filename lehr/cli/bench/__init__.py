@@ -1,0 +1,90 @@
+"""`lehr bench`: eager and compiled lehr beside other frameworks, results compared, then timed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+KINDS = ("cold", "warm")
+
+
+def chosen(text: str | None) -> list[str]:
+    """The frameworks to run, lehr first. Without a choice: those that are installed."""
+    from lehr.cli.bench.process import FRAMEWORKS
+
+    rivals = [name for name in FRAMEWORKS if name != "lehr"]
+    if text is None:
+        return ["lehr", *(name for name in rivals if FRAMEWORKS[name].installed())]
+    names = [name for name in text.split(",") if name and name != "none"]
+    for name in names:
+        if name not in rivals:
+            raise click.UsageError(f"--vs {name}: not one of {', '.join(rivals)}")
+        if not FRAMEWORKS[name].installed():
+            raise click.UsageError(f"--vs {name}: not installed (pip install {name})")
+    return ["lehr", *names]
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@click.command("bench")
+@click.argument("workloads", nargs=-1)
+@click.option("--vs", help="Compare with these of torch,jax,tinygrad; none. [default: installed]")
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    default=processors,
+    help="Threads of every framework. [default: all processors]",
+)
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=10.0, show_default=True, help="Timing of one cell, at most.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds for any one answer.")
+@click.option("--starts", default=1, show_default=True, help="Repeats of cold and warm.")
+@click.option("--mode", "tuning", default="default", show_default=True, help="compile's mode.")
+@click.option("--json", "record", type=click.Path(dir_okay=False, path_type=Path))
+def command(workloads, vs, threads, rounds, seconds, timeout, starts, tuning, record) -> None:
+    """Time WORKLOADS, or all: mlp vit_block gpt_step gpt_model softmax ln_gelu_add pointwise6
+    tiny_call, and cold and warm, which time a new process up to its first result.
+
+    Each framework runs in its own process. Results are compared before anything is timed: a wrong
+    one is shown in place of its time, and the exit code is 1. Rounds are interleaved. Shown are
+    medians of wall time and of processor time over all threads, with half the quartile distance.
+    """
+    from rich.console import Console
+
+    from lehr.cli.bench import measure, report
+    from lehr.cli.bench.workload import WORKLOADS
+
+    known = [*WORKLOADS, *KINDS]
+    for name in workloads:
+        if name not in known:
+            raise click.UsageError(f"no workload {name!r}: {' '.join(known)}")
+    names = [name for name in WORKLOADS if not workloads or name in workloads]
+    kinds = [kind for kind in KINDS if not workloads or kind in workloads]
+    settings = measure.Settings(threads, rounds, seconds, timeout, starts, tuning)
+    console, progress = Console(), Console(stderr=True)
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        progress.status("starting", refresh_per_second=4) as status,
+    ):
+        bench = measure.Bench(chosen(vs), settings, Path(cache), status.update)
+        try:
+            results = measure.run(bench, names, kinds)
+            peaks = bench.peaks()
+        finally:
+            bench.kill()
+    columns = measure.columns(bench.frameworks)
+    console.print(report.table(results, columns, settings))
+    if record:
+        text = json.dumps(report.record(results, settings, bench.versions, peaks), indent=1)
+        record.write_text(text + "\n", "utf-8")
+    if any(cell.wrong for cells in results.values() for cell in cells.values()):
+        raise SystemExit(1)

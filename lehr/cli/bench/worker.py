@@ -1,0 +1,122 @@
+"""One framework in a process of its own, fed commands as JSON lines.
+
+Run by path, not as `lehr.cli.bench.worker`: a worker for another framework must not import lehr.
+The cases are written against the name `lehr`; `stand` gives it to the module under test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+import types
+from pathlib import Path
+
+CLI = Path(__file__).resolve().parents[1]
+
+
+def stand(name: str):
+    """Import a module and let it answer to `lehr` here, with lehr's command line beside it."""
+    module = importlib.import_module(name)
+    if name != "lehr":
+        sys.modules["lehr"] = module
+        package = types.ModuleType("lehr.cli")
+        package.__path__ = [str(CLI)]
+        bench = types.ModuleType("lehr.cli.bench")
+        bench.__path__ = [str(CLI / "bench")]
+        demo = types.ModuleType("lehr.cli.demo")
+        demo.__path__ = [str(CLI / "demo")]
+        for part in (package, bench, demo):
+            sys.modules[part.__name__] = part
+    return module
+
+
+def cpu_seconds() -> float:
+    """Processor seconds of this process and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+class Worker:
+    """The commands. Each takes keyword arguments from JSON and gives a dict for JSON."""
+
+    def __init__(self, module: str, cases: str, threads: int) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        begin = time.perf_counter()
+        self.module = stand(module)
+        self.cases = importlib.import_module(f"lehr.cli.bench.cases.{cases}")
+        self.cases.threads(threads)
+        self.import_seconds = time.perf_counter() - begin
+        self.programs: dict[str, tuple] = {}
+
+    def hello(self) -> dict:
+        version = getattr(self.module, "__version__", None)
+        return {"version": version, "import_seconds": self.import_seconds, "pid": os.getpid()}
+
+    def open(self, name: str, mode: str, tuning: str, steps: int, save: str) -> dict:
+        """Build a workload, run it `steps` times and save the results for comparison."""
+        import numpy as np
+
+        from lehr.cli.bench import workload
+
+        begin, cpu = time.perf_counter(), cpu_seconds()
+        arrays = workload.arrays(name)
+        data = {"wall": time.perf_counter() - begin, "cpu": cpu_seconds() - cpu}
+        begin = time.perf_counter()
+        run, read = self.cases.build(name, mode, arrays, tuning)
+        built = time.perf_counter()
+        results = [np.asarray(read(run()))]
+        first = time.perf_counter()
+        results += [np.asarray(read(run())) for _ in range(steps - 1)]
+        np.save(save, np.stack(results))
+        self.programs[f"{name} {mode}"] = run, read
+        return {"data": data, "build_seconds": built - begin, "first_seconds": first - built}
+
+    def time(self, name: str, mode: str, calls: int) -> dict:
+        """Mean wall and processor seconds of one call, over `calls` calls in a row."""
+        run, _ = self.programs[f"{name} {mode}"]
+        gc.collect()
+        cpu, wall = cpu_seconds(), time.perf_counter()
+        for _ in range(calls):
+            run()
+        wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+        return {"wall": wall / calls, "cpu": cpu / calls}
+
+    def close(self, name: str, mode: str) -> dict:
+        self.programs.pop(f"{name} {mode}", None)
+        gc.collect()
+        return {}
+
+    def peak(self) -> dict:
+        """Largest resident size so far, in bytes, and the compiler's counts where it has them."""
+        usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        stats = getattr(getattr(self.module, "compiler", None), "stats", None)
+        return {"peak_bytes": usage, "stats": stats() if callable(stats) else None}
+
+
+def main(module: str, cases: str, threads: str) -> None:
+    """Answer one line for each line of standard input, until it ends."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what a framework prints must not mix with the answers
+    worker = None
+    for line in sys.stdin:
+        try:
+            worker = worker or Worker(module, cases, int(threads))
+            command = json.loads(line)
+            answer = getattr(worker, command.pop("do"))(**command)
+        except BaseException as error:  # noqa: BLE001 the parent shows it and goes on
+            text = str(error).strip().partition("\n")[0] or "no message"
+            answer = {"error": f"{type(error).__name__}: {text}", "trace": traceback.format_exc()}
+        with contextlib.suppress(BrokenPipeError):
+            answers.write(json.dumps(answer, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
