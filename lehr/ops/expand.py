@@ -26,20 +26,25 @@ def decompose(F: Any, op: Op, bound: tuple[Any, ...], spec: Any) -> Any:
     return _cast(F, out, spec.dtype)
 
 
-def pullback(F: Any, op: Op, g: Any, out: Any, bound: tuple[Any, ...], spec: Any) -> Any:
+def pullback(F: Any, op: Op, g: Any, out: Any, bound: tuple[Any, ...]) -> Any:
     """`op.vjp` over `F`, with half-precision values as float32 where the op computes so (and is not `exact`).
 
     The caller still undoes broadcasting and casts each gradient to its input's dtype.
     """
     assert op.vjp is not None, op
-    compute = _first(spec).compute
-    if op.exact or compute is None or compute.wide is compute:
+    if op.exact or not _is_half(g) or _first(op.rule(*bound)).compute is None:
         return op.vjp(F, g, out, *bound)
     saves = op.saves
     args = [_widen(F, a) if p.is_tensor and saves[p.name] == "value" else a
             for p, a in zip(op.params, bound, strict=True)]
     out = _widen(F, out) if saves["out"] == "value" else out
     return op.vjp(F, _widen(F, g), out, *args)
+
+
+def _is_half(g: Any) -> bool:
+    if isinstance(g, (list, tuple)):
+        return any(map(_is_half, g))
+    return g is not None and g.dtype.wide is not g.dtype
 
 
 def _first(spec: Any) -> Any:

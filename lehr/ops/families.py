@@ -6,6 +6,12 @@ import importlib
 
 FAMILIES = (
     "core",
+    "arithmetic",
+    "convert",
+    "create",
+    "select",
+    "compare",
+    "bitwise",
 )
 
 for _name in FAMILIES:

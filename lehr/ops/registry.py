@@ -39,6 +39,7 @@ HOST = "host"              # no back end lowers it: the compiled program calls i
 KINDS = (POINTWISE, REDUCE, SCAN, VIEW, INDEX, CREATE, RANDOM, EXTERN, COMM, COMPOSITE, HOST)
 
 REQUIRED = object()
+EVERYWHERE = "function method inplace"
 
 # Word of `where` -> what stands before the public name. An api name loses the word it begins with:
 # api "linalg_norm" in linalg is `linalg.norm` (and shares no overload table with `norm`).

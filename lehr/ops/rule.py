@@ -142,6 +142,25 @@ def elementwise(operands: Sequence[Any], result: Callable[[DType], DType] | None
                 device_of(operands), compute)
 
 
+LABELS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
+          "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
+          "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+
+
+def label(dtype: DType) -> str:
+    """The dtype as PyTorch's messages about missing implementations spell it, quoted."""
+    return f"'{LABELS[dtype.name]}'"
+
+
+def floating(name: str) -> Callable[..., Spec]:
+    """`unary` of op `name` that takes floating (or complex) inputs alone."""
+    def typed(x: Any, *rest: Any) -> Spec:
+        if x.dtype.is_integer:
+            raise NotImplementedError(f'"{name}" not implemented for {label(x.dtype)}')
+        return unary(x)
+    return typed
+
+
 def unary(x: Any, *rest: Any) -> Spec:
     return Spec(tuple(x.shape), x.dtype, x.device, x.dtype)
 

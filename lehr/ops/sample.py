@@ -200,3 +200,29 @@ def _special(sample: Sample, arrays: list[Array]) -> Iterator[Sample]:
     grid = iter(np.meshgrid(*[values] * min(len(arrays), 3), indexing="ij"))
     last = values[0]
     yield sample.mapped(lambda a: next(grid, last), "special")
+
+
+def unary(*shapes: tuple[int, ...], **options: Any) -> Callable[[Sampler], Iterator[Sample]]:
+    """`samples` of an op of one tensor; `options` are those of `Sampler.any`."""
+    def samples(s: Sampler) -> Iterator[Sample]:
+        for shape in shapes or ((3, 4),):
+            yield s(s.any(*shape, **options))
+    return samples
+
+
+def binary(**options: Any) -> Callable[[Sampler], Iterator[Sample]]:
+    """`samples` of an op of two tensors that broadcast."""
+    def samples(s: Sampler) -> Iterator[Sample]:
+        yield s(s.any(3, 4, **options), s.any(3, 4, **options))
+        yield s(s.any(2, 1, 4, **options), s.any(3, 1, **options))
+        yield s.raises(RuntimeError, s.any(3, 4), s.any(2, 4), match="must match the size")
+    return samples
+
+
+def operands(**options: Any) -> Callable[[Sampler], Iterator[Sample]]:
+    """`binary`, and with Python numbers of each category as the second operand."""
+    def samples(s: Sampler) -> Iterator[Sample]:
+        yield from binary(**options)(s)
+        for number in (2, 2.5, True):
+            yield s(s.any(5, **options), number)
+    return samples
