@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -29,10 +28,9 @@ def chosen(text: str | None) -> list[str]:
 
 
 def processors() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    from lehr.compiler.run import target
+
+    return target.processors()
 
 
 @click.command("bench")

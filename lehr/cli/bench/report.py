@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import textwrap
 import time
 
 from rich.table import Table
@@ -12,6 +13,7 @@ from rich.text import Text
 from lehr.cli.bench.measure import Cell, Column, Settings
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+PROBLEM = 60  # columns of a problem on the terminal; JSON has it whole
 Results = dict[str, dict[Column, Cell]]
 
 
@@ -29,7 +31,7 @@ def cell(given: Cell | None, base: Cell | None) -> Text:
     if given.wrong:
         return Text(f"WRONG: {given.problem}", "bold red")
     if given.problem:
-        return Text(given.problem, "dim")
+        return Text(textwrap.shorten(given.problem, PROBLEM, placeholder=" ..."), "dim")
     lines = []
     for what, name in (("wall", ""), ("cpu", "cpu ")):
         value, spread = given.median(what), given.spread(what)

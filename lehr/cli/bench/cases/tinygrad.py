@@ -76,16 +76,14 @@ def build(name: str, mode: str, arrays: Arrays, tuning: str):
 
 def training(p):
     """The step over these weights: gives the loss, and changes them."""
-    for weight in p.values():
-        weight.requires_grad = True
     optimizer = AdamW(list(p.values()), lr=workload.RATE)
 
     def step(tokens, targets):
         with Context(TRAINING=1):
             optimizer.zero_grad()
             value = loss(p, tokens, targets).backward()
-            optimizer.step()
-            return value.realize()
+            # Together: realized after the update, the loss would read the new weights.
+            return value.realize(*optimizer.schedule_step())
 
     return step
 
