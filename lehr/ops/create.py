@@ -10,7 +10,7 @@ import math
 
 from lehr.base import dtype as dt
 from lehr.base.device import CPU, Device
-from lehr.base.sym import decide
+from lehr.base.proof import decide
 from lehr.ops import execute, rule
 from lehr.ops.convert import formatted
 from lehr.ops.registry import CREATE, EVERYWHERE, INDEX, op

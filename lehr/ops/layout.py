@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lehr.base.sym import decide
+from lehr.base.proof import decide
 
 Shape = tuple[Any, ...]
 

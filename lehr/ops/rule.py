@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from lehr.base import dtype as dt
 from lehr.base.device import CPU, Device
 from lehr.base.dtype import DType
-from lehr.base.sym import decide
+from lehr.base.proof import decide
 
 Size = Any  # int | Sym
 Shape = tuple[Any, ...]

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.base.sym import decide, delinearize, linearize, maximum, minimum
+from lehr.base.index import delinearize, linearize
+from lehr.base.proof import decide
+from lehr.base.sym import maximum, minimum
 from lehr.ops.registry import COMPOSITE, INDEX, VIEW, op
 from lehr.ops.rule import Shape, Size, Spec, dim_of, numel, same
 from lehr.ops.view import copy_of, like

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.base.sym import reshape_index
+from lehr.base.index import reshape_index
 from lehr.ops import layout
 from lehr.ops.registry import COMPOSITE, VIEW, Op, op
 from lehr.ops.rule import Shape, Size, Spec, dim_of, numel, same
