@@ -96,6 +96,14 @@ def scatter(x: Any, w: Any, size: Sizes, stride: Sizes, padding: Sizes, dilation
     y = numpy.empty((n, per * groups, *size), numpy.result_type(x, w))
     if not y.size:
         return y
+    flipped = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
+    if all(s == 1 for s in stride) and min(flipped) >= 0 and not per == 1 == c // groups:
+        # with unit strides the adjoint is a convolution with the mirrored kernel, which copies less
+        mirror = w[(..., *(slice(None, None, -1),) * len(kernel))]
+        mirror = mirror.reshape(groups, c // groups, per, *kernel).swapaxes(1, 2)
+        return correlate(x, mirror.reshape(groups * per, c // groups, *kernel), size, stride,
+                         flipped,
+                         dilation, groups)
     if per == 1 and c == groups:
         cols = _Scaled(x, w)
         return spread(cols, size, kernel, stride, padding, dilation)
