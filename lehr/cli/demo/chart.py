@@ -97,7 +97,7 @@ def lines(series: Sequence[Series], title: str, label: str, size=(760, 380)) -> 
     across = ticks(min(p[0] for p in every), max(p[0] for p in every))
     up = ticks(min(p[1] for p in every), max(p[1] for p in every))
     x, y = axes(canvas, title, across, up)
-    at = canvas.width - RIGHT
+    at = float(canvas.width - RIGHT)
     for one in reversed(series):
         canvas.text(at, 19, one.name, "rm")
         at -= 14 + canvas.draw.textlength(one.name, ImageFont.load_default(13 * SCALE)) / SCALE

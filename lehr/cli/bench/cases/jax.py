@@ -1,5 +1,7 @@
 """The workloads in JAX, whole steps under `jax.jit`."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,7 +68,7 @@ def update(p, m, v, count, tokens, targets):
     return value, p, m, v, count + 1
 
 
-INFERENCE = {
+INFERENCE: dict[str, Callable] = {
     "mlp": mlp,
     "vit_block": lambda p, x: block(p, "", x, workload.VIT_HEADS, causal=False),
     "softmax": lambda p, x: jax.nn.softmax(x),

@@ -1,5 +1,7 @@
 """The workloads in tinygrad, under `TinyJit`."""
 
+from collections.abc import Callable
+
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit
 from tinygrad.helpers import Context
@@ -44,7 +46,7 @@ def loss(p, tokens, targets):
     return (norm(p, "norm", x) @ p["head.weight"].T).sparse_categorical_crossentropy(targets)
 
 
-INFERENCE = {
+INFERENCE: dict[str, Callable] = {
     "mlp": mlp,
     "vit_block": lambda p, x: block(p, "", x, workload.VIT_HEADS, causal=False),
     "softmax": lambda p, x: x.softmax(-1),
