@@ -37,7 +37,8 @@ def bounds(size: Size, start: Size | None, end: Size | None, step: int) -> tuple
     first, last = clip(start, size, 0), clip(end, size, size)
     if isinstance(first, int) and isinstance(last, int):
         return first, max(0, -((first - last) // step))
-    if first is last or (first is not 0 and decide(first, ">=", last)):  # noqa: F632
+    whole = isinstance(first, int) and first == 0 and last is size
+    if not whole and decide(first, ">=", last):
         return first, 0
     length = last - first
     return first, length if step == 1 else (length + (step - 1)) // step
