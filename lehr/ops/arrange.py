@@ -182,10 +182,11 @@ def _turn(ndim: int, k: int, dims: Sequence[int]) -> tuple[int, int]:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if ndim < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {ndim}")
-    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == ndim:
+    a, b = dim_of(dims[0], ndim), dim_of(dims[1], ndim)
+    if a == b:
         raise RuntimeError("expected rotation dims to be different, but got dim0 = "
                            f"{dims[0]} and dim1 = {dims[1]}")
-    return dim_of(dims[0], ndim), dim_of(dims[1], ndim)
+    return a, b
 
 
 @op("rot90(input: Tensor, k: int = 1, dims: list[int] = (0, 1)) -> Tensor")

@@ -12,6 +12,15 @@ FAMILIES = (
     "select",
     "compare",
     "bitwise",
+    "view",
+    "slice",
+    "arrange",
+    "pad",
+    "join",
+    "exponential",
+    "trigonometry",
+    "rounding",
+    "special",
 )
 
 for _name in FAMILIES:
