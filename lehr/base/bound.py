@@ -84,40 +84,58 @@ def nonneg(d: Expr, cases: int = CASES) -> bool:
         return True
     if d.hi < 0:
         return False
-    if _sink(d):
+    lowest = _sink(d)
+    if _settled(lowest):
         return True
     if d.flags & DIV:
         scaled = without_quotients(d)
-        if isinstance(scaled, int):
-            return scaled >= 0
-        if scaled.lo >= 0 or _sink(scaled):
+        if _settled(scaled) or (isinstance(scaled, Sym) and _settled(_sink(scaled))):
             return True
-    return bool(d.flags & SPLIT) and cases > 0 and _by_cases(d, cases)
+    if cases == 0:
+        return False
+    split = d if d.flags & SPLIT else lowest
+    return isinstance(split, Sym) and bool(split.flags & SPLIT) and _by_cases(split, cases)
 
 
-def _sink(d: Sym) -> bool:
-    """Replaces atoms by the end of their range at which `d` is least until its interval decides."""
+def _settled(d: Expr) -> bool:
+    return d >= 0 if isinstance(d, int) else bool(d.lo >= 0)
+
+
+def _sink(d: Sym) -> Expr:
+    """A lower bound of `d`: atoms replaced by the end of their range at which `d` is least.
+
+    Stops as soon as the interval of the result decides, and where a symbolic end brings in a min or
+    max, which is to be split before more is replaced.
+    """
     tried: set[Sym] = set()
     for _ in range(STEPS):
         atom = _deepest(d, tried)
         if atom is None:
-            return False
+            break
         tried.add(atom)
         slope = _slope(d, atom)
-        if slope is None:
-            continue
-        rising = slope >= 0 if isinstance(slope, int) else slope.lo >= 0
-        falling = slope <= 0 if isinstance(slope, int) else slope.hi <= 0
-        end = low_end(atom) if rising else high_end(atom) if falling else None
-        if end is None:
+        end = None if slope is None else _lower_end(atom, slope)
+        if slope is None or end is None:
             continue
         smaller = d + slope * (end - atom)
-        if isinstance(smaller, int):
-            return smaller >= 0
-        if smaller.lo >= 0:
-            return True
+        if isinstance(smaller, int) or smaller.lo >= 0 or smaller.flags & ~d.flags & SPLIT:
+            return smaller
         d = smaller
-    return False
+    return d
+
+
+def _rising(slope: Expr) -> bool | None:
+    """Whether something with this slope never falls (True) or never rises (False)."""
+    lo, hi = (slope, slope) if isinstance(slope, int) else (slope.lo, slope.hi)
+    return True if lo >= 0 else False if hi <= 0 else None
+
+
+def _lower_end(atom: Sym, slope: Expr) -> Expr | None:
+    """The end of an atom's range where ``slope * atom`` is least, if it is known."""
+    rising = _rising(slope)
+    if rising is None:
+        return None
+    return low_end(atom) if rising else high_end(atom)
 
 
 def _deepest(d: Sym, tried: set[Sym]) -> Sym | None:
@@ -211,9 +229,9 @@ def _by_cases(d: Sym, cases: int) -> bool:
             slope = _slope(d, atom)
             if slope is None:
                 continue
-            rising = slope >= 0 if isinstance(slope, int) else slope.lo >= 0
-            falling = slope <= 0 if isinstance(slope, int) else slope.hi <= 0
-            easy = rising if atom.op == "max" else falling
+            easy = _rising(slope)
+            if atom.op == "min" and easy is not None:
+                easy = not easy
             check: Callable[[Iterable[bool]], bool] = any if easy else all
             args = atom.args  # type: ignore[attr-defined]
             return check(nonneg(d + slope * (arg - atom), cases - 1) for arg in args)

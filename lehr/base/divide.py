@@ -12,6 +12,7 @@ is the way back: it rejoins ``b*(p // b) + p % b`` to p in every sum that is bui
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from lehr.base.bound import nonneg
@@ -51,7 +52,7 @@ class FloorDiv(Sym):
         return self.num, self.den
 
     def __reduce__(self) -> Any:
-        return FLOORDIV, (self.num, self.den)
+        return operator.floordiv, (self.num, self.den)
 
 
 class Mod(Sym):
@@ -66,7 +67,7 @@ class Mod(Sym):
         return self.num, self.den
 
     def __reduce__(self) -> Any:
-        return MODULO, (self.num, self.den)
+        return operator.mod, (self.num, self.den)
 
 
 _quotients = Table()

@@ -31,17 +31,6 @@ INF = math.inf
 DIV, MOD, SPLIT, BOUND = 1, 2, 4, 8
 MEMO_LIMIT = 1 << 16
 
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
-
 
 class Rule:
     """An operator: the memo of its results and the function that builds a new one.
@@ -195,6 +184,8 @@ class Table:
 
     __slots__ = ("drop", "refs")
     built: ClassVar[int] = 0
+    # On the class: references die during interpreter shutdown, when module globals are gone.
+    lock: ClassVar[threading.RLock] = threading.RLock()  # type: ignore[valid-type]
 
     def __init__(self) -> None:
         self.refs: dict[Any, _Ref] = {}
@@ -207,7 +198,7 @@ class Table:
 
     def enter(self, key: Any, node: Any) -> Any:
         """Enters `node`, or returns the one that another thread entered first."""
-        with _lock:
+        with self.lock:
             present = self.find(key)
             if present is not None:
                 return present
@@ -217,9 +208,18 @@ class Table:
         return node
 
     def _drop(self, ref: _Ref) -> None:
-        with _lock:
+        with self.lock:
             if self.refs.get(ref.key) is ref:
                 del self.refs[ref.key]
+
+
+def _renew_lock() -> None:
+    """In a forked child: the thread that held the lock may not exist there."""
+    Table.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def built() -> int:

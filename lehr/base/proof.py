@@ -325,9 +325,21 @@ class Facts:
                 return self._narrow(first.num, div=first.den)
         for v, c in sorted(terms, key=lambda term: to_text(term[0]), reverse=True):
             value = v - d * c
-            if isinstance(v, Var) and c in (1, -1) and v not in free(value):
+            if isinstance(v, Var) and c in (1, -1) and v not in self._reach(value):
                 return self._replace(v, value)
         self._known += [d, -d]
+
+    def _reach(self, e: Expr) -> set[Var]:
+        """The variables that what stands for `e` is made from, their symbolic ends included."""
+        found: set[Var] = set()
+        stack = list(free(e))
+        while stack:
+            v = stack.pop()
+            if v not in found:
+                found.add(v)
+                stack.extend(free(self._equal.get(v, 0)))
+                stack.extend(free(v.bound) if v.bound is not None else ())
+        return found
 
     def _replace(self, v: Var, value: Expr) -> None:
         lo, hi, div = self._ranges.pop(v, (v.lo, v.hi, v.div))

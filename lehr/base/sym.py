@@ -179,7 +179,7 @@ def substitute(e: Expr, values: Mapping[Var, Expr]) -> Expr:
     """`e` with variables replaced (all at once) and simplified again.
 
     Symbolic upper ends of variables that stay are not rewritten: such a variable keeps its
-    identity.
+    identity. `ZeroDivisionError` where a divisor becomes 0.
     """
     if isinstance(e, int) or free(e).isdisjoint(values):
         return e

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Flatten = Callable[[Any], tuple[Iterable[Any], Hashable]]
+Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 Unflatten = Callable[[Iterable[Any], Any], Any]
 Test = Callable[[Any], bool]
 
@@ -68,7 +68,7 @@ _kinds: dict[type, Kind] = {
 }
 
 
-def _flatten_named(tree: Any) -> tuple[Iterable[Any], Hashable]:
+def _flatten_named(tree: Any) -> tuple[Iterable[Any], Any]:
     return tree, type(tree)
 
 
