@@ -244,7 +244,7 @@ class im2col:
         yield s(s.f(3, 5, 6), 2, dilation=2, padding=1, stride=2)
         yield s(s.f(2, 3, 5, 6), (2, 2), padding=(1, 0), stride=[2, 1])
         yield s.raises(RuntimeError, s.f(2, 3, 5, 6), 8)
-        yield s.raises(RuntimeError, s.f(5, 6), 2)
+        yield s.raises(RuntimeError, s.f(5, 6), 2, parity=False)  # torch: IndexError
     dtypes = "float half"
 
 
@@ -295,3 +295,5 @@ class col2im:
         yield s(s.f(2, 4, 12), (4, 5), (2, 2), padding=(1, 1), stride=(2, 1))
         yield s.raises(RuntimeError, s.f(2, 12, 11), (4, 5), 2)
     dtypes = "float half"
+    # torch rounds half precision after every addition
+    tolerance = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
