@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from lehr.base.device import CPU, Device
+from lehr.base.device import CPU
 from lehr.base.dtype import can_cast
 from lehr.ops import execute, layout
 from lehr.ops.registry import POINTWISE, VIEW, Functions, Op
-from lehr.tensor import autograd
+from lehr.tensor import autograd, kernel
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
-
-META = Device("meta")
 
 
 def call(op: Op, args: tuple[Any, ...]) -> Any:
@@ -136,28 +134,30 @@ def assign(target: Tensor, value: Tensor) -> None:
 
 
 def eager(op: Op, args: tuple[Any, ...]) -> Any:
-    """Runs the numpy kernel and wraps the results in the layout PyTorch gives them."""
-    spec = op.rule(*args)
-    several = type(spec) is tuple
-    first = (spec[0] if spec else None) if several else spec
-    device = first.device if first is not None else CPU
-    if device is not CPU:
+    """Runs the op where its tensors are; results have the layout PyTorch gives them."""
+    plan = kernel.plan(op, args, strides_of)
+    if plan is None:
+        out = execute.run(op, arrays(args))
+        if not isinstance(out, tuple):
+            return Tensor._from_array(out) if isinstance(out, np.ndarray) else out
+        return _named(op, tuple(map(Tensor._from_array, out)))
+    device = plan.device
+    if device is not CPU and device is not None:
         if device.type == "meta":
-            make = [Tensor._empty_meta(s, strides_of(op, s, args)) for s in (spec if several else (spec,))]
-            return _named(op, tuple(make)) if several else make[0]
+            made = tuple([Tensor._empty_meta(s, strides)
+                          for s, strides in zip(plan.specs, plan.strides, strict=True)])
+            return _named(op, made) if plan.several else made[0]
         slot = op.slots.get(device.type)
         if slot is None:
             raise RuntimeError(f"op {op.name} has no eager kernel for device {device}")
-        return slot(op, args, spec)
-    slot = op.slots.get("cpu")
-    if slot is not None:
-        made = slot(op, args, spec)
+        return slot(op, args, plan)
+    if op.slots:
+        slot = op.slots.get("cpu")
+        made = slot(op, args, plan) if slot is not None else NotImplemented
         if made is not NotImplemented:
             return made
-    out = execute.run(op, arrays(args), spec)
-    if several:
-        return _named(op, tuple([_wrap(op, a, s, args) for a, s in zip(out, spec, strict=True)]))
-    return _wrap(op, out, spec, args)
+    out = kernel.run(plan, args)
+    return _named(op, out) if plan.several else out
 
 
 def _named(op: Op, parts: tuple[Any, ...]) -> Any:
@@ -197,34 +197,3 @@ def strides_of(op: Op, spec: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if found:
             return layout.pointwise(tuple(spec.shape), found)
     return layout.contiguous(tuple(spec.shape))
-
-
-def _wrap(op: Op, a: Any, spec: Any, args: tuple[Any, ...]) -> Tensor:
-    shape = tuple(spec.shape)
-    strides = strides_of(op, spec, args)
-    size = a.itemsize
-    if a.base is not None and not a.flags.owndata:
-        a = _own(a, args)
-    if a.size and a.strides != tuple([s * size for s in strides]):
-        held = [x for x, s in zip(a.strides, shape, strict=True) if s != 1]
-        want = [x * size for x, s in zip(strides, shape, strict=True) if s != 1]
-        if held != want:
-            fresh = np.empty(sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1, a.dtype)
-            laid = np.ndarray(shape, a.dtype, fresh.view(np.uint8), 0, tuple([s * size for s in strides]))
-            laid[...] = a
-            return Tensor._of(fresh, laid, spec.dtype, shape, strides)
-    return Tensor._of(a, a, spec.dtype, shape, strides)
-
-
-def _own(a: Any, args: tuple[Any, ...]) -> Any:
-    """A result that shares memory with an argument, or does not cover its memory densely, is copied."""
-    for x in arrays(args):
-        if isinstance(x, np.ndarray) and np.may_share_memory(a, x):
-            return a.copy()
-        if type(x) in (list, tuple) and any(
-                isinstance(y, np.ndarray) and np.may_share_memory(a, y) for y in x):
-            return a.copy()
-    base = a.base
-    if not isinstance(base, np.ndarray) or base.nbytes != a.nbytes or not a.flags.writeable:
-        return a.copy()
-    return a

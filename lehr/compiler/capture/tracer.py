@@ -1,0 +1,347 @@
+"""Symbolic tensors: the eager code runs once more, and the ops it calls become a graph.
+
+While a tracer is in force (`STATE.tracer`), every tensor that reaches an op is a *twin*: an ordinary `Tensor`
+whose storage holds no memory but a graph value. Layouts, views, versions and the tape are the eager code's
+own; only `emit`, `write`, `rng` and `concretize` differ. A storage that exists outside becomes a `Ref`
+parameter when it is first read; one that the program makes is a plain value, replaced when it is written.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from lehr.base.sym import Sym
+from lehr.compiler.graph.ir import Builder, Location, RefType, ScalarType, TensorType, Value
+from lehr.ops import registry
+from lehr.ops.registry import Op
+from lehr.tensor import autograd, dispatch
+from lehr.tensor.storage import Storage
+from lehr.tensor.tensor import Tensor
+
+
+class NeedsFlat(Exception):
+    """A storage is seen through views that no single one covers: capture again with it as a flat Ref."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+
+class Traced:
+    """What a tracer knows of one storage.
+
+    value   the graph value of the root tensor, None before the first read
+    ref     the Ref parameter (None: made inside)
+    real    the storage outside
+    root    (shape, strides, offset, dtype) of the tensor that `value` is
+    tensor  the twin that is the root
+    """
+
+    __slots__ = ("real", "ref", "root", "tensor", "tracer", "value", "written")
+
+    def __init__(self, tracer: Tracer, value: Value | None, ref: Value | None, real: Storage | None) -> None:
+        self.tracer, self.value, self.ref, self.real = tracer, value, ref, real
+        self.root: Any = None
+        self.tensor: Any = None
+        self.written = False
+
+
+class SymNumber:
+    """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python number.
+
+    Arithmetic adds nodes in double precision (or int64), as Python would compute; anything that needs the
+    value itself goes to `tracer.concretize`.
+    """
+
+    __slots__ = ("tracer", "value")
+
+    def __init__(self, tracer: Tracer, value: Value) -> None:
+        self.tracer, self.value = tracer, value
+
+    @property
+    def scalar_category(self) -> int:
+        return self.value.dtype.category
+
+    def __repr__(self) -> str:
+        return f"<number {self.value}>"
+
+    def __bool__(self) -> bool:
+        return bool(self.tracer.concretize("bool", self))
+
+    def __float__(self) -> float:
+        return float(self.tracer.concretize("float", self))
+
+    def __int__(self) -> int:
+        return int(self.tracer.concretize("int", self))
+
+    def __index__(self) -> int:
+        return int(self.tracer.concretize("int", self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _arith(name: str, flip: bool) -> Callable[[Any, Any], Any]:
+    def method(self: SymNumber, other: Any) -> Any:
+        if isinstance(other, Tensor) or not isinstance(other, (int, float, SymNumber)):
+            return NotImplemented
+        return self.tracer.arith(name, other, self) if flip else self.tracer.arith(name, self, other)
+    return method
+
+
+for _dunder, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow",
+                     "floordiv": "floor_divide", "mod": "remainder"}.items():
+    setattr(SymNumber, f"__{_dunder}__", _arith(_op, False))
+    setattr(SymNumber, f"__r{_dunder}__", _arith(_op, True))
+for _dunder in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(SymNumber, f"__{_dunder}__", _arith(_dunder, False))
+SymNumber.__neg__ = lambda self: self.tracer.arith("mul", self, -1)  # type: ignore[attr-defined]
+
+
+class Tracer:
+    """One capture's graph and the twins of the tensors it met.
+
+    describe  (tensor) -> name of a real tensor that is met for the first time, or raises a break
+    where     () -> the user's current Location
+    """
+
+    def __init__(self, name: str, describe: Callable[[Tensor], str] | None = None,
+                 where: Callable[[], Location | None] | None = None,
+                 flat: frozenset[int] = frozenset()) -> None:
+        self.builder = Builder(name)
+        self.describe = describe or (lambda t: "t")
+        self.where = where or (lambda: None)
+        self.flat = flat
+        self.twins: dict[int, Tensor] = {}
+        self.reals: dict[int, Tensor] = {}              # id(twin) -> the tensor outside
+        self.storages: dict[int, Storage] = {}          # id(real storage) -> the twin's storage
+        self.inputs: list[tuple[Value, Any]] = []       # graph parameter -> Tensor, Generator or number key
+        self.numbers: dict[Any, SymNumber] = {}
+        self.generators: dict[int, list[Any]] = {}
+        self._keep: list[Any] = []
+        self.ops = 0
+
+    # -- the seams the dispatcher uses ---------------------------------------------------------------------
+
+    def lift(self, op: Op, args: Any) -> Any:
+        """Bound arguments with twins in the place of tensors from outside."""
+        out = None
+        for i, a in enumerate(args):
+            if isinstance(a, Tensor):
+                made = a if self._is_mine(a) else self.twin(a)
+            elif type(a) in (list, tuple):
+                made = self.lift(op, a)
+            else:
+                continue
+            if made is not a:
+                out = list(args) if out is None else out
+                out[i] = made
+        if out is None:
+            return args
+        return out if type(args) is list else tuple(out)
+
+    def _is_mine(self, t: Tensor) -> bool:
+        trace = t._storage.trace
+        return trace is not None and trace.tracer is self
+
+    def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """Adds a node; returns twins in the layout that eager results would have."""
+        self.ops += 1
+        builder = self.builder
+        builder.location = self.where()
+        made = builder.call(op, self.values(args))
+        if isinstance(made, tuple):
+            parts = tuple([self.fresh(op, v, args) for v in made])
+            return op.signature.named(*parts) if op.signature.named else parts
+        return self.fresh(op, made, args)
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """`target` now holds `value` (same shape and dtype)."""
+        target = self.lift(None, (target,))[0]  # type: ignore[arg-type]
+        trace = target._storage.trace
+        self.builder.location = self.where()
+        new = self.value(value)
+        if target._view is not None:
+            base = self.value(trace.tensor)
+            new = autograd.write_chain(self.builder.F, base, target._view.chain, new)
+        trace.value = new
+        if trace.ref is not None:
+            trace.written = True
+            self.builder.call(registry.get("write"), (trace.ref, new))
+
+    def rng(self, generator: Any, n: int) -> tuple[Any, Any]:
+        """(key, offset) of the next `n` counters of a generator, as run-time numbers."""
+        entry = self.generators.get(id(generator))
+        F = self.builder.F
+        if entry is None:
+            state = generator.state_tensor()
+            twin = self.twin(state)
+            read = self.value(twin)
+            key = SymNumber(self, F.select(read, 0, 0))
+            start = SymNumber(self, F.select(read, 0, 1))
+            entry = self.generators[id(generator)] = [twin, key, start, 0]
+            self._keep.append(generator)
+        offset = entry[2] if entry[3] == 0 else entry[2] + entry[3]
+        entry[3] = entry[3] + n
+        return entry[1], offset
+
+    def concretize(self, what: str, value: Any) -> Any:
+        """The program needs data: a capture built on this class breaks here."""
+        raise RuntimeError(f"{what} needs the data of a tensor that is being captured")
+
+    # -- values --------------------------------------------------------------------------------------------
+
+    def values(self, args: Any) -> Any:
+        """Bound arguments with graph values in the place of twins and run-time numbers."""
+        out = []
+        for a in args:
+            if isinstance(a, Tensor):
+                out.append(self.value(a))
+            elif isinstance(a, SymNumber):
+                out.append(self.builder.F.number(a.value))
+            elif type(a) in (list, tuple):
+                out.append(self.values(a))
+            else:
+                out.append(a)
+        return tuple(out)
+
+    def value(self, t: Tensor) -> Value:
+        """The graph value of a twin as it is now."""
+        trace = t._storage.trace
+        if trace is None or trace.tracer is not self:
+            t = self.twin(t)
+            trace = t._storage.trace
+        if trace.value is None:
+            trace.value = self.builder.call(registry.get("read"), (trace.ref,))
+            if trace.root is not None and trace.root[3] is not trace.value.dtype:
+                raise AssertionError("a Ref keeps its dtype")
+        if t._view is None:
+            return trace.value  # type: ignore[no-any-return]
+        version = t._storage.version
+        cached = t._np
+        if cached is not None and cached[0] == version and cached[2] is trace.value:
+            return cached[1]  # type: ignore[no-any-return]
+        base = self.value(t._view.root)
+        made = autograd.apply_chain(self.builder.F, base, t._view.chain)
+        t._np = (version, made, trace.value)
+        return made  # type: ignore[no-any-return]
+
+    def fresh(self, op: Op, value: Value, args: tuple[Any, ...]) -> Tensor:
+        """A twin with its own storage for a node's result."""
+        spec = value.type
+        assert isinstance(spec, TensorType), spec
+        strides = dispatch.strides_of(op, spec, args)
+        trace = Traced(self, value, None, None)
+        storage = Storage(None, spec.device, trace)
+        t = Tensor._make(storage, spec.dtype, tuple(spec.shape), strides)
+        trace.tensor, trace.root = t, (t._shape, t._strides, 0, t.dtype)
+        return t
+
+    # -- the world outside ---------------------------------------------------------------------------------
+
+    def twin(self, t: Tensor) -> Tensor:
+        """The twin of a tensor from outside; its storage becomes a Ref parameter."""
+        found = self.twins.get(id(t))
+        if found is not None:
+            return found
+        name = self.describe(t)
+        storage = self.storages.get(id(t._storage))
+        if storage is None:
+            made = self._first(t, name)
+        else:
+            made = self._alias(t, storage)
+        meta = t._meta
+        if t.requires_grad:
+            own = made._autograd()
+            own.requires_grad = True
+            own.grad = None
+        if meta is not None and meta.grad is not None:
+            made._autograd().grad = self.twin(meta.grad)
+        self.twins[id(t)], self.reals[id(made)] = made, t
+        self._keep += (t, made)
+        made.__class__ = t.__class__
+        return made
+
+    def _first(self, t: Tensor, name: str) -> Tensor:
+        shape, strides = t._shape, t._strides
+        if id(t._storage) in self.flat:
+            return self._flat(t, name)
+        kind = RefType(TensorType(shape, t.dtype, t.device), strides)
+        ref = self.builder.param(name, kind)
+        trace = Traced(self, None, ref, t._storage)
+        storage = Storage(None, t.device, trace)
+        self.storages[id(t._storage)] = storage
+        made = Tensor._make(storage, t.dtype, shape, strides, t._offset)
+        trace.tensor, trace.root = made, (shape, strides, t._offset, t.dtype)
+        self.inputs.append((ref, t))
+        return made
+
+    def _flat(self, t: Tensor, name: str) -> Tensor:
+        """The whole storage as a 1-d Ref, and `t` as a strided view of it."""
+        n = t._storage.nbytes // t.dtype.itemsize
+        whole = Tensor._make(t._storage, t.dtype, (n,), (1,), 0)
+        kind = RefType(TensorType((n,), t.dtype, t.device), (1,))
+        ref = self.builder.param(name + "_storage", kind)
+        trace = Traced(self, None, ref, t._storage)
+        storage = Storage(None, t.device, trace)
+        self.storages[id(t._storage)] = storage
+        root = Tensor._make(storage, t.dtype, (n,), (1,), 0)
+        trace.tensor, trace.root = root, ((n,), (1,), 0, t.dtype)
+        self.inputs.append((ref, whole))
+        return self._strided(root, t)
+
+    def _alias(self, t: Tensor, storage: Storage) -> Tensor:
+        """Another tensor of a storage that is known already."""
+        trace = storage.trace
+        here = (t._shape, t._strides, t._offset, t.dtype)
+        if here == trace.root:
+            return Tensor._make(storage, t.dtype, t._shape, t._strides, t._offset)
+        root = trace.tensor
+        if trace.root[:3] == ((root.numel(),), (1,), 0) and t.dtype is trace.root[3]:
+            return self._strided(root, t)
+        raise NeedsFlat(t._storage)
+
+    def _strided(self, root: Tensor, t: Tensor) -> Tensor:
+        made = dispatch.view(registry.get("as_strided"),
+                             (root, list(t._shape), list(t._strides), t._offset))
+        made._view = made._view._replace(mode="detached")  # type: ignore[union-attr]
+        return made
+
+    def number(self, key: Any, name: str, category: int) -> SymNumber:
+        """A number read from outside as a graph parameter; `key` tells it apart."""
+        found = self.numbers.get(key)
+        if found is None:
+            kind = ScalarType(category)
+            value = self.builder.param(name, TensorType((), kind.dtype))
+            found = self.numbers[key] = SymNumber(self, value)
+            self.inputs.append((value, key))
+        return found
+
+    def arith(self, name: str, a: Any, b: Any) -> Any:
+        """Python arithmetic on run-time numbers, in double precision or int64."""
+        self.builder.location = self.where()
+        x, y = (n.value if isinstance(n, SymNumber) else n for n in (a, b))
+        made = getattr(self.builder.F, name)(x, y)
+        return SymNumber(self, made)
+
+    def finish_generators(self) -> None:
+        """Writes the advanced counters back; called once, before the graph is finished."""
+        F = self.builder.F
+        for twin, _, _, used in self.generators.values():
+            if used:
+                value = self.value(twin)
+                step = F.mul(F.arange(0, 2, 1, dtype=value.dtype), used)
+                trace = twin._storage.trace
+                trace.value, trace.written = F.add(value, step), True
+                self.builder.call(registry.get("write"), (trace.ref, trace.value))
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether `x` is a size or number known only at run time."""
+    return isinstance(x, (Sym, SymNumber))
+
+
+def caller_location(depth: int = 1) -> Location:
+    """The Python line `depth` frames up, for traces made without the bytecode machine."""
+    frame = sys._getframe(depth + 1)
+    return Location(frame.f_code.co_filename, frame.f_lineno)
