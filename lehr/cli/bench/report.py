@@ -19,9 +19,9 @@ Results = dict[str, dict[Column, Cell]]
 
 def duration(seconds: float) -> str:
     """Three significant digits in the unit that fits."""
-    size, unit = next((u for u in UNITS if seconds >= u[0]), UNITS[-1])
+    size, unit = next((u for u in UNITS if seconds >= 0.9995 * u[0]), UNITS[-1])
     value = seconds / size
-    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
 
 
 def cell(given: Cell | None, base: Cell | None) -> Text:

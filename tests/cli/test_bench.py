@@ -1,0 +1,192 @@
+"""The benchmark: workers that misbehave, results that differ, rounds, table and record."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from lehr.cli import main
+from lehr.cli.bench import measure, process, report, workload
+from lehr.cli.bench.measure import Bench, Cell, Settings
+from lehr.cli.bench.process import Client, Framework
+
+FAKE = Path(__file__).with_name("fake_worker.py")
+BOTH = ("eager", "compiled")
+
+
+@pytest.fixture
+def fakes(monkeypatch, tmp_path):
+    """Makes a bench over fake frameworks; they log what they time."""
+    ways = ("right", "lehr", "wrong", "odd", "error", "hang", "die")
+    table = {way: Framework(way, "none", BOTH, ("FAKE_CACHE",)) for way in ways}
+    monkeypatch.setattr(process, "WORKER", FAKE)
+    monkeypatch.setattr(measure, "FRAMEWORKS", table)
+    log = tmp_path / "log"
+    monkeypatch.setenv("FAKE_LOG", str(log))
+    made = []
+
+    def make(*names, **settings):
+        settings = Settings(2, **{"rounds": 3, "timeout": 20.0, **settings})
+        made.append(Bench(list(names), settings, tmp_path, lambda text: None))
+        return made[-1], log
+
+    yield make
+    for bench in made:
+        bench.kill()
+
+
+def test_rounds_are_interleaved_after_one_to_warm_up(fakes):
+    bench, log = fakes("right", "lehr")
+    cells = bench.workload("mlp")
+    order = [tuple(line.split()[:2]) for line in log.read_text().splitlines()]
+    one = [(f, m) for f in ("right", "lehr") for m in BOTH]
+    assert order == one * 4
+    calls = [int(line.split()[2]) for line in log.read_text().splitlines()]
+    assert calls[:4] == [1] * 4 and set(calls[4:]) == {5}  # 50 ms of 10 ms calls
+    for cell in cells.values():
+        assert cell.wall == [0.01] * 3 and cell.cpu == [0.02] * 3 and cell.problem is None
+
+
+def test_time_of_a_cell_is_bounded(fakes):
+    bench, _ = fakes("lehr", rounds=50, seconds=0.2)
+    cells = bench.workload("mlp")
+    assert len(cells["lehr", "eager"].wall) == 5  # 5 calls of 10 ms a round
+
+
+@pytest.mark.parametrize(("way", "text"), [("wrong", "differs by 1.00e-01"), ("odd", "shape")])
+def test_wrong_result_is_not_timed(fakes, way, text):
+    bench, log = fakes("right", way)
+    cells = bench.workload("mlp")
+    for mode in BOTH:
+        assert cells[way, mode].wrong and text in cells[way, mode].problem
+        assert not cells[way, mode].wall and cells["right", mode].wall
+    assert way not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("way", "text"),
+    [
+        ("error", "ValueError: cannot"),
+        ("die", "ended with code 1: fake worker fell over"),
+        ("hang", "no answer within 1 s"),
+    ],
+)
+def test_broken_column_leaves_the_others(fakes, way, text):
+    bench, _ = fakes(way, "right", timeout=1.0)
+    cells = bench.workload("mlp")
+    assert text in cells[way, "compiled"].problem and not cells[way, "compiled"].wrong
+    assert cells["right", "compiled"].wall
+    # Its other mode died with the worker, and was opened again in a new one.
+    assert bool(cells[way, "eager"].wall) == (way != "error")
+
+
+def test_missing_framework_says_so(tmp_path):
+    client = Client(Framework("no_such_module", "none", BOTH, ()), 1, tmp_path, 60.0)
+    with pytest.raises(process.Failure, match="No module named 'no_such_module'"):
+        client.ask("hello")
+    client.kill()
+
+
+def test_starts_use_one_cache_for_cold_and_warm(fakes):
+    bench, _ = fakes("right", starts=2)
+    found = bench.starting("mlp")
+    for kind in ("cold", "warm"):
+        cell = found[kind]["right", "compiled"]
+        assert len(cell.wall) == len(cell.cpu) == 2 and min(cell.cpu) > 0
+        assert cell.detail["import_seconds"] == 0.5
+
+
+def test_spread_is_half_the_quartile_distance():
+    cell = Cell(wall=[1.0, 2.0, 3.0, 4.0, 5.0], cpu=[1.0])
+    assert cell.median("wall") == 3.0
+    assert cell.spread("wall") == pytest.approx(1 / 3) and cell.spread("cpu") is None
+
+
+def test_comparison_allows_what_the_workload_allows():
+    row = workload.WORKLOADS["mlp"]
+    want = np.float32([[1.0, 0.0]])
+    assert measure.difference(want + np.float32(5e-6), want, row) is None
+    assert measure.difference(want + np.float32(1e-3), want, row)
+    assert measure.difference(want * np.float32(np.nan), want, row)
+
+
+def test_table_shows_times_ratios_and_problems():
+    base, slow = Cell([1e-3] * 3, [2e-3] * 3), Cell([2e-3] * 3, [3e-3] * 3)
+    results = {
+        "mlp": {
+            ("lehr", "compiled"): base,
+            ("torch", "eager"): slow,
+            ("torch", "compiled"): Cell(problem="differs", wrong=True),
+            ("jax", "compiled"): Cell(problem="no such thing"),
+        }
+    }
+    columns = list(results["mlp"])
+    console = Console(width=160, record=True)
+    console.print(report.table(results, columns, Settings(2)))
+    text = console.export_text()
+    for part in ("1 ms ±0%", "cpu 2 ms", "2.00x", "1.50x", "WRONG: differs", "no such thing"):
+        assert part in text
+    record = report.record(results, Settings(2), {"lehr": "1"}, {})
+    again = json.loads(json.dumps(record))
+    assert again["results"]["mlp"]["torch eager"]["wall_median"] == 2e-3
+    assert again["results"]["mlp"]["torch compiled"]["wrong"] is True
+    assert again["machine"]["processors"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.5, "1.5 s"),
+        (1234.5, "1234 s"),
+        (0.0123, "12.3 ms"),
+        (0.9999e-3, "1 ms"),
+        (2e-6, "2 us"),
+        (5e-12, "0.005 ns"),
+    ],
+)
+def test_duration(seconds, text):
+    assert report.duration(seconds) == text
+
+
+def test_arrays_are_the_same_everywhere():
+    for name in ("mlp", "gpt_step", "tiny_call"):
+        first, second = workload.arrays(name), workload.arrays(name)
+        assert first.keys() == second.keys()
+        assert all(np.array_equal(first[key], second[key]) for key in first)
+    step, model = workload.arrays("gpt_step"), workload.arrays("gpt_model")
+    assert np.array_equal(step["tokens"], model["tokens"])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["nothing"], "no workload 'nothing'"),
+        (["--vs", "numpy"], "not one of torch, jax, tinygrad"),
+        (["--threads", "0"], "x>=1"),
+    ],
+)
+def test_bad_arguments(words, text):
+    shown = CliRunner().invoke(main, ["bench", *words])
+    assert shown.exit_code == 2 and text in shown.output
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="no torch here")
+@pytest.mark.parametrize("name", ["tiny_call", "gpt_model"])
+def test_real_worker(name, tmp_path):
+    """torch in lehr's place: what it computes from the shared arrays is what it should."""
+    client = Client(process.FRAMEWORKS["torch"], 1, tmp_path, 120.0)
+    path, row = tmp_path / "out.npy", workload.WORKLOADS[name]
+    order = {"mode": "eager", "tuning": "default", "steps": row.steps}
+    client.ask("open", name=name, save=str(path), **order)
+    timed = client.ask("time", name=name, mode="eager", calls=2)
+    assert timed["wall"] > 0 and timed["cpu"] > 0
+    assert client.ask("peak")["peak_bytes"] > 1e7 and client.end() > 0
+    found = np.load(path)
+    if name == "tiny_call":
+        assert np.array_equal(found[0], workload.arrays(name)["x"] * 2 + 1)
+    else:
+        assert found.shape == (3,) and found[0] > found[1] > found[2] > 3.0
