@@ -14,7 +14,8 @@ import numpy as np
 from lehr.base.device import CPU
 from lehr.base.dtype import can_cast
 from lehr.ops import execute, layout
-from lehr.ops.registry import POINTWISE, VIEW, Functions, Op
+from lehr.ops.expand import decompose
+from lehr.ops.registry import COMPOSITE, POINTWISE, VIEW, Functions, Op
 from lehr.tensor import autograd, kernel
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
@@ -35,10 +36,13 @@ def call(op: Op, args: tuple[Any, ...]) -> Any:
     if op.kind is VIEW and op.layout is not None:
         out = view(op, args)
     else:
-        if record and op.vjp is None:
-            if op.decomp is None:
-                raise RuntimeError(f"derivative for {op.name} is not implemented")
-            return op.decomp(F, *args)
+        # A composite of views has to stay one: its parts share storage and check nothing themselves.
+        composite = op.kind is COMPOSITE and op.eager is None and op.vjp is None
+        if composite or (record and op.vjp is None):
+            made = NotImplemented if op.decomp is None else decompose(F, op, args, op.rule(*args))
+            if made is not NotImplemented:
+                return made
+            raise RuntimeError(f"derivative for {op.name} is not implemented")
         out = tracer.emit(op, args) if tracer is not None else eager(op, args)
     if record:
         autograd.record(op, args, out)
