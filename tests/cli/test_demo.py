@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,6 +69,7 @@ def test_output_in_a_pipe(whole):
 
 def test_progress_on_a_terminal(module, tmp_path):
     master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (40, 100))
     plan = {"seed": 0, "steps": 2, "out": str(tmp_path)}
     words = [sys.executable, "-P", str(PROGRAM), module, json.dumps(plan)]
     subprocess.run(words, stdout=subprocess.DEVNULL, stderr=slave, check=True, timeout=300)
