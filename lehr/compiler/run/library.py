@@ -136,12 +136,13 @@ def code(
     parts = toolchain.parts(options)
     key = cache.key("so", source=source, **parts)
     box = cache.store(options)
-    found = box.get(key)
-    if found is None and toolchain.find(options) is None:
-        for other, meta in box.similar(key, {"compiler", "flags", "target"}):
-            if found is None and target.host().runs(meta["target"]):
-                found = box.get(other)
-    if found is not None:
-        return found
-    build = lambda: toolchain.compile(sources, name, options, extra)
-    return box.get_or_build(key, build, target=parts["target"])
+
+    def make() -> bytes:
+        if toolchain.find(options) is None:
+            for other, meta in box.similar(key, {"compiler", "flags", "target"}):
+                found = box.get(other) if target.host().runs(meta["target"]) else None
+                if found is not None:
+                    return found
+        return toolchain.compile(sources, name, options, extra)
+
+    return box.get_or_build(key, make, target=parts["target"])

@@ -313,34 +313,46 @@ static void forked(void) {
   bell_reset();
 }
 
-/* The libraries' cblas, with 32-bit or 64-bit integers. */
+/* The library's cblas, with 32-bit or 64-bit integers. It takes no rows that overlap, nor empty
+   sums (it would print a complaint and leave C alone): such products are done by the loops. */
 #define ROW 101
 #define OP(t) (111 + (int)(t)) /* 111 as it is, 112 transposed */
-#define GEMM(name, real)                                                                        \
-  static void (*name##_32)(int, int, int, int32_t, int32_t, int32_t, real, const real *,        \
-                           int32_t, const real *, int32_t, real, real *, int32_t);              \
-  static void (*name##_64)(int, int, int, int64_t, int64_t, int64_t, real, const real *,        \
-                           int64_t, const real *, int64_t, real, real *, int64_t);              \
-  static void name(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, real alpha,         \
-                   const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c,  \
-                   int64_t ldc) {                                                               \
-    if (name##_64)                                                                              \
-      name##_64(ROW, OP(ta), OP(tb), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);             \
-    else if (name##_32 && (m | n | k | lda | ldb | ldc) <= INT32_MAX)                           \
-      name##_32(ROW, OP(ta), OP(tb), (int32_t)m, (int32_t)n, (int32_t)k, alpha, a,              \
-                (int32_t)lda, b, (int32_t)ldb, beta, c, (int32_t)ldc);                          \
-    else                                                                                        \
-      for (int64_t i = 0; i < m; i++) {                                                         \
-        real *row = c + i * ldc;                                                                \
-        for (int64_t j = 0; j < n; j++) row[j] = beta == 0 ? 0 : beta * row[j];                 \
-        for (int64_t p = 0; p < k; p++) {                                                       \
-          real x = alpha * (ta ? a[p * lda + i] : a[i * lda + p]);                              \
-          if (tb)                                                                               \
-            for (int64_t j = 0; j < n; j++) row[j] += x * b[j * ldb + p];                       \
-          else                                                                                  \
-            for (int64_t j = 0; j < n; j++) row[j] += x * b[p * ldb + j];                       \
-        }                                                                                       \
-      }                                                                                         \
+static int fits(int64_t *ld, int64_t rows, int64_t columns) {
+  if (rows == 1 && *ld < columns) *ld = columns;
+  return rows > 0 && columns > 0 && *ld >= columns;
+}
+static int small(int64_t m, int64_t n, int64_t k, int64_t a, int64_t b, int64_t c) {
+  return m <= INT32_MAX && n <= INT32_MAX && k <= INT32_MAX && a <= INT32_MAX && b <= INT32_MAX &&
+         c <= INT32_MAX;
+}
+#define GEMM(name, real)                                                                       \
+  static void (*name##_32)(int, int, int, int32_t, int32_t, int32_t, real, const real *,       \
+                           int32_t, const real *, int32_t, real, real *, int32_t);             \
+  static void (*name##_64)(int, int, int, int64_t, int64_t, int64_t, real, const real *,       \
+                           int64_t, const real *, int64_t, real, real *, int64_t);             \
+  static void name(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, real alpha,        \
+                   const real *a, int64_t lda, const real *b, int64_t ldb, real beta, real *c, \
+                   int64_t ldc) {                                                              \
+    int64_t la = lda, lb = ldb, lc = ldc;                                                      \
+    int fit = fits(&la, ta ? k : m, ta ? m : k) && fits(&lb, tb ? n : k, tb ? k : n) &&        \
+              fits(&lc, m, n);                                                                 \
+    if (fit && name##_64)                                                                      \
+      name##_64(ROW, OP(ta), OP(tb), m, n, k, alpha, a, la, b, lb, beta, c, lc);               \
+    else if (fit && name##_32 && small(m, n, k, la, lb, lc))                                   \
+      name##_32(ROW, OP(ta), OP(tb), (int32_t)m, (int32_t)n, (int32_t)k, alpha, a,             \
+                (int32_t)la, b, (int32_t)lb, beta, c, (int32_t)lc);                            \
+    else                                                                                       \
+      for (int64_t i = 0; i < m; i++) {                                                        \
+        real *row = c + i * ldc;                                                               \
+        for (int64_t j = 0; j < n; j++) row[j] = beta == 0 ? 0 : beta * row[j];                \
+        for (int64_t p = 0; p < k; p++) {                                                      \
+          real x = alpha * (ta ? a[p * lda + i] : a[i * lda + p]);                             \
+          if (tb)                                                                              \
+            for (int64_t j = 0; j < n; j++) row[j] += x * b[j * ldb + p];                      \
+          else                                                                                 \
+            for (int64_t j = 0; j < n; j++) row[j] += x * b[p * ldb + j];                      \
+        }                                                                                      \
+      }                                                                                        \
   }
 GEMM(sgemm, float)
 GEMM(dgemm, double)
