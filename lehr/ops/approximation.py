@@ -266,11 +266,11 @@ def zeta(s: Array, q: Array) -> Array:
     for k, b in enumerate(BERNOULLI, 1):
         total = total + b * factor / _factorial(2 * k)
         factor = factor * (s + 2 * k - 1) * (s + 2 * k) / (high * high)
+    total = np.where(np.isnan(q) | np.isnan(s), np.nan, total)
     total = np.where((q < 0) & (np.floor(s) != s), np.nan, total)
     total = np.where((q <= 0) & (np.floor(q) == q), np.inf, total)
     total = np.where(q == np.inf, 0.0, total)
-    total = np.where(s == 1, np.inf, np.where(s < 1, np.nan, total))
-    return np.where(np.isnan(q) | np.isnan(s), np.nan, total)
+    return np.where(s == 1, np.inf, np.where(s < 1, np.nan, total))
 
 
 def _factorial(n: int) -> float:

@@ -21,6 +21,7 @@ FAMILIES = (
     "trigonometry",
     "rounding",
     "special",
+    "activation",
 )
 
 for _name in FAMILIES:

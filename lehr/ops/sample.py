@@ -36,13 +36,15 @@ STORAGE = ("as_strided", "as_strided_copy", "as_strided_scatter")
 
 class Sample(NamedTuple):
     """One call. `error`: the exception type it must raise, None for a good call. `match`: a part of the
-    message. `parity`: whether torch, where installed, has to agree. `name`: the derived variant's."""
+    message. `parity`: whether torch, where installed, has to agree. `derive`: whether `variants` may derive
+    others from it. `name`: the derived variant's."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     error: type[Exception] | None = None
     match: str = ""
     parity: bool = True
+    derive: bool = True
     name: str = ""
 
     def bind(self, op: Op) -> tuple[Any, ...]:
@@ -168,7 +170,7 @@ def strided(a: Array) -> Array:
 
 def variants(op: Op, sample: Sample) -> Iterator[Sample]:
     """Calls derived from a good one. Only pointwise ops get those that change shapes or values."""
-    if sample.error is not None or op.name in STORAGE:
+    if sample.error is not None or not sample.derive or op.name in STORAGE:
         return
     arrays = sample.arrays()
     if any(a.ndim for a in arrays):

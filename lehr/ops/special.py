@@ -118,7 +118,8 @@ class polygamma:
 
     def samples(s):
         for n in range(4):
-            yield s(n, s.any(3, 4, pos=True))
+            # PyTorch's are finite at poles of the first and NaN at infinity: not compared there.
+            yield s(n, s.any(3, 4, pos=True))._replace(derive=n == 0)
         yield s.raises(RuntimeError, -1, s.f(3), match="negative n")
 
 
