@@ -63,6 +63,7 @@ PROOFS = [
     (">=", maximum(x, n), 1, True),
     ("<=", minimum(x, y), maximum(x, y), True),
     ("<=", maximum(i, h), n + 3, True),
+    ("==", y * 7 // 8, y - (y + 7) // 8, True),
     ("<", 3, 5, True),
     ("==", 3, 5, False),
 ]

@@ -3,6 +3,7 @@ import os
 import pickle
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -121,6 +122,12 @@ RULES = [
     (minimum(i, n), "i"),
     (ceildiv(x, 8), "(x + 7)//8"),
     (ceildiv(n * 8, 8), "n"),
+    (ceildiv(x, n), "(x - 1)//n + 1"),
+    (ceildiv(n * m, n), "m"),
+    (x % (n * m) // n, "x//n%m"),
+    (x % (n * 8) // 8, "x//8%n"),
+    (+(x + 1), "x + 1"),
+    (maximum(x, y) * 2, "max(x, y)*2"),
     ((x + y) * (x - y), "x*x - y*y"),
     ((x + 1) ** 3, "x*x*x + x*x*3 + x*3 + 1"),
     (x - x, "0"),
@@ -510,6 +517,36 @@ def test_cached_expressions_build_nothing():
     before = built()
     assert all(p is q for p, q in zip(first, build(), strict=True))
     assert built() == before
+
+
+def test_memos_are_bounded(monkeypatch):
+    monkeypatch.setattr(poly, "MEMO_LIMIT", 8)
+    kept = [(x + c) // 7 for c in range(50)]
+    assert all(len(rule.memo) <= 8 for rule in (poly.ADD, poly.FLOORDIV))
+    assert all(e is (x + c) // 7 for c, e in enumerate(kept))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_can_build_while_the_parent_held_the_lock():
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with poly.Table.lock:
+            held.set()
+            release.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a deadlock ends the child with a signal
+        os._exit(0 if str(Var("forked") * 3 + 1) == "forked*3 + 1" else 1)
+    status = os.waitpid(child, 0)[1]
+    release.set()
+    holder.join()
+    assert status == 0
 
 
 def test_few_nodes_are_built():

@@ -115,6 +115,8 @@ def test_specs_differ():
     assert len(specs) == len(different)
     assert flatten([1])[1] != "[*]"
     assert repr(flatten([1])[1]) == "TreeSpec([*])"
+    assert flatten(1)[1].is_leaf
+    assert not flatten([])[1].is_leaf
 
 
 def test_is_leaf():
