@@ -145,9 +145,8 @@ _TOKEN = re.compile(r"""
   | (?P<size>\{[^{}\n]+\})
   | (?P<number>-?(?:inf|nan|\d+(?:\.(?!\.)\d*)?(?:e[+-]?\d+)?)(?![A-Za-z0-9_]))
   | (?P<dtype>![A-Za-z0-9]+) | (?P<device>@[a-z]+(?::\d+)?)
-  | (?P<type>[a-z]+\d+\[[^\]\n]*\])
   | (?P<word>[A-Za-z_][A-Za-z0-9_.$]*)
-  | (?P<mark>\.\.|<-|[-()\[\]{},:=<>/*+|?;])
+  | (?P<mark>\.\.|<-|->|[-()\[\]{},:=<>/*+%;])
 """, re.VERBOSE)
 _LOCATION = re.compile(r"#\s*(.+?):(\d+)(?: \| (.*))?\s*\Z")
 _WORDS = {"True": True, "False": False, "None": None}
@@ -251,16 +250,17 @@ class Reader:
         """`[sizes]`."""
         self.expect("[")
         start = self.place
-        while not self.peek("]"):
-            self.take(self.kind())
-        inside = " ".join(text for _, text, _ in self.tokens[start:self.place])
+        while not self.peek("]", ""):
+            self.place += 1
+        inside = "".join(text for _, text, _ in self.tokens[start:self.place])
         self.expect("]")
         return self.sizes(inside)
 
     def tensor(self) -> TensorType:
-        name, _, inside = self.take("type", "a tensor type").partition("[")
+        dtype = self.dtype(self.take("word", "a tensor type"))
+        shape = self.bracketed()
         device = Device(self.take("device")[1:]) if self.kind() == "device" else CPU
-        return TensorType(self.sizes(inside[:-1]), self.dtype(name), device)
+        return TensorType(shape, dtype, device)
 
     def dtype(self, name: str) -> DType:
         if name not in dt.BY_SHORT:

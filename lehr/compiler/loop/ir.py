@@ -85,9 +85,8 @@ class Expr:
                                         component of its result
     Scan    (monoid, axis, args, part)  inclusive running value along `axis`, an outer or inner axis
                                         (role "scan") of the store that this value is stored by
-    Random  (key, counter, index)       32 random bits (int64, 0 <= v < 2**32) of Philox4x32-10: `key`
-                                        and `counter` int64 Exprs, `index` an int | Sym, the
-                                        element's number
+    Random  (key, counter, index)       word number `index` (int | Sym) of the random op (key,
+                                        counter), int64 Exprs, as in `lehr.base.philox`; int64
     """
 
     __slots__ = ("__weakref__", "_free", "dtype", "fields", "kind")
@@ -226,8 +225,6 @@ class Extern(NamedTuple):
     epilogue  stores over `axes` (one axis a dimension of the output) that run after the plain
               store; in them a load of `output.buffer` at exactly the axes' index is the freshly
               computed element. If the buffer is not used elsewhere, it need not exist in memory.
-    prologue  `prologue[i]`: None, or an expression that computes input i's element from its axes
-              instead of a plain load
     """
 
     name: str
@@ -235,7 +232,6 @@ class Extern(NamedTuple):
     inputs: tuple[Operand, ...]
     output: Operand
     attrs: tuple[Any, ...] = ()
-    prologue: tuple[Any, ...] = ()
     epilogue: tuple[Store, ...] = ()
     axes: tuple[Axis, ...] = ()
     binds: tuple[Bind, ...] = ()
