@@ -32,8 +32,9 @@ d: param f32[s,s]) {
       bind g below {8} wrap = t[i0] if ge.b1(t[i0], i64(0))
       z[g] add = cast.f32(h[i0]) if ge.b1(t[i0], i64(0))
     }
-  } extern mm: matmul(in(0), in(1), None) of (view(x, {0}, [8,4], [4,1]), view(w, {0}, [4,8], [1,4])) \
--> view(q, {0}, [8,8], [8,1])
+  }
+  extern mm: matmul(in(0), in(1), None) of (view(x, {0}, [8,4], [4,1]), \
+view(w, {0}, [4,8], [1,4])) -> view(q, {0}, [8,8], [8,1])
   return y, v, z
 }""".replace("  z: output", "  q: arena f32[8,8]\n  z: output")
 
