@@ -22,6 +22,12 @@ FAMILIES = (
     "rounding",
     "special",
     "activation",
+    "contract",
+    "einsum",
+    "patch",
+    "conv",
+    "norm",
+    "random",
 )
 
 for _name in FAMILIES:
