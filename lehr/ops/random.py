@@ -324,7 +324,8 @@ class geometric:
     "| None = None, device: device | None = None) -> Tensor")
 class randint:
     """Integers in [low, high): the high half of word * (high - low), or a 63-bit number modulo the
-    range where that is over 2**31. The bias is below range / 2**32 (range / 2**63)."""
+    range where that is over 2**31. Some values are likelier by up to range / 2**32 (range /
+    2**63)."""
 
     kind, where, nondiff = RANDOM, "", True
 
@@ -332,8 +333,8 @@ class randint:
         if not low < high:
             raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} "
                                f">= to={high}")
-        if high - low >= 1 << 63:
-            raise RuntimeError(f"randint: a range of {high - low} values is over 2**63 - 1")
+        if high - low > 1 << 63:
+            raise RuntimeError(f"randint: a range of {high - low} values is over 2**63")
         return _made(size, dtype or dt.int64, device)
 
     def eager(np, size, low, high, key, offset, dtype, device):
@@ -341,7 +342,8 @@ class randint:
         if span <= 1 << 31:
             return (words(size, key, offset).astype(np.int64) * span >> 32) + low
         pair = words((*size, 2), key, offset).astype(np.int64)
-        return ((pair[..., 0] & 0x7FFFFFFF) << 32 | pair[..., 1]) % span + low
+        value = (pair[..., 0] & 0x7FFFFFFF) << 32 | pair[..., 1]
+        return (value if span == 1 << 63 else value % span) + low
 
     def decomp(F, size, low, high, key, offset, dtype, device):
         span, made = high - low, dtype or dt.int64
@@ -351,7 +353,8 @@ class randint:
         else:
             pair = F.to_dtype(F.random_bits((*size, 2), key, offset, device=device), dt.int64)
             top = F.bitwise_left_shift(F.bitwise_and(F.select(pair, -1, 0), 0x7FFFFFFF), 32)
-            value = F.remainder(F.bitwise_or(top, F.bitwise_and(F.select(pair, -1, 1), WORD)), span)
+            value = F.bitwise_or(top, F.bitwise_and(F.select(pair, -1, 1), WORD))
+            value = value if span == 1 << 63 else F.remainder(value, span)
         return cast(F, value + low, made)
 
     def samples(s):
@@ -359,7 +362,7 @@ class randint:
         yield s([3, 50], 0, 10, 7, 11, dtype=s.dtype)
         yield s([50], -5, 100, 7, 11)
         yield s([50], 0, 1 << 40, 7, 11)
-        yield s([50], -(1 << 62), (1 << 62) - 1, 7, 11)
+        yield s([50], -(1 << 62), 1 << 62, 7, 11)
         yield s.raises(RuntimeError, [3], 4, 4, 7, 11)
     dtypes = "float half int"
 
