@@ -57,6 +57,7 @@ def test_sources_of_the_compiler_are_part_of_every_key(monkeypatch):
     before = key("so", source="x").hex
     monkeypatch.setattr(entry, "fingerprint", lambda: "another version")
     assert key("so", source="x").hex != before
+    assert key("so", source="x", lehr="any") == key("so", lehr="any", source="x")
 
 
 def test_bundle_round_trip():

@@ -302,14 +302,16 @@ def test_without_a_compiler_cached_code_runs_and_new_code_says_what_to_do(child,
 @needs_cc
 def test_code_for_another_machine_is_not_taken_without_a_compiler(use, tmp_path, monkeypatch):
     strange = {"target": "x86_64 avx9000", "flags": "-O2", "compiler": "gcc"}
-    key = cache.key("so", source=ANSWER, **strange)
+    key = cache.key("so", lehr="any", source=ANSWER, **strange)
     code = toolchain.compile([ANSWER], "x")
     cache.store().put(key, code, target=strange["target"])
     monkeypatch.setattr(toolchain, "find", lambda options=None: None)
     with pytest.raises(NoCompiler):
         library.build([ANSWER], "x")
     mine = {**strange, "target": target.host().arch + " portable"}
-    cache.store().put(cache.key("so", source=ANSWER, **mine), code, target=mine["target"])
+    cache.store().put(
+        cache.key("so", lehr="any", source=ANSWER, **mine), code, target=mine["target"]
+    )
     assert library.build([ANSWER], "x").function("answer", ctypes.c_long)() == 42
 
 

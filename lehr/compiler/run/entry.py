@@ -39,11 +39,12 @@ class Key:
 
 
 def key(kind: str, /, **parts: str | bytes) -> Key:
-    """The key of content that depends on `parts` alone, and on lehr's own compiler sources.
+    """The key of content that depends on `parts`, and on lehr's own compiler sources.
 
-    No part may hold a path of this machine, a time or a process number: a cache travels.
+    A part named `lehr` replaces the latter: "any" where the other parts alone decide. No part may
+    hold a path of this machine, a time or a process number: a cache travels.
     """
-    named = {"lehr": fingerprint(), **parts}
+    named = parts if "lehr" in parts else {"lehr": fingerprint(), **parts}
     short = tuple((name, _shorten(named[name])) for name in sorted(named))
     total = hashlib.blake2b(digest_size=20)
     for text in (kind, *(text for pair in short for text in pair)):

@@ -134,7 +134,7 @@ def code(
     options = default() if options is None else options
     source = "\0".join((*sources, *extra))
     parts = toolchain.parts(options)
-    key = cache.key("so", source=source, **parts)
+    key = cache.key("so", lehr="any", source=source, **parts)
     box = cache.store(options)
 
     def make() -> bytes:
