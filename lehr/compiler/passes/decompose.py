@@ -1,0 +1,59 @@
+"""Expands composite ops until only ops remain that lowering knows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from lehr.compiler.graph.ir import Builder, Graph, Value, copy_into
+from lehr.ops import expand
+from lehr.ops.registry import Op
+
+# Composites that a back end takes whole, by device type.
+WHOLE: dict[str, frozenset[str]] = {"cpu": frozenset(), "cuda": frozenset()}
+
+
+class Undecomposed(TypeError):
+    """An op that is neither lowerable nor composite."""
+
+
+def lowerable(op: Op) -> bool:
+    """Whether lowering takes the op as it stands."""
+    return bool(op.host or op.lower or op.scatter or op.monoid or op.c
+                or op.kind in ("extern", "comm") or op.name in ("read", "write", "number"))
+
+
+class Expander(Builder):
+    """A builder whose calls of composite ops add the calls that they are made of."""
+
+    def __init__(self, name: str, whole: Collection[str] = ()) -> None:
+        super().__init__(name)
+        self.whole = whole
+
+    def call(self, op: Op, args: tuple[Any, ...]) -> Any:
+        if op.decomp is not None and op.name not in self.whole:
+            made = expand.decompose(self.F, op, args, op.rule(*args))
+            if made is not NotImplemented:
+                named = op.signature.named
+                return named(*made) if named and type(made) is tuple else made
+        if not lowerable(op) and op.name not in self.whole:
+            where = f" ({self.location})" if self.location else ""
+            raise Undecomposed(f"op {op.name}{where} has no lowering and no decomposition")
+        return super().call(op, args)
+
+
+def decompose(graph: Graph, whole: Collection[str] | None = None) -> Graph:
+    """The graph without composites, save those named in `whole` (default: the device's in WHOLE).
+
+    A composite's results keep their dtypes; half precision is computed in float32 inside it.
+    Undecomposed names an op that nothing can be done about, and the user's line.
+    """
+    if whole is None:
+        devices = {p.type.device.type for p in graph.params if hasattr(p.type, "device")}
+        whole = WHOLE["cuda" if "cuda" in devices else "cpu"]
+    builder = Expander(graph.name, whole)
+    builder.symbols = list(graph.symbols)
+    known: dict[Value, Any] = {p: builder.param(p.name, p.type) for p in graph.params}
+    copy_into(builder, graph, known, lambda b, node, args: b.call(node.op, args))
+    return builder.finish({g: [known[v] for v in vs] for g, vs in graph.results.items()},
+                          [known[t] for t in graph.targets])
