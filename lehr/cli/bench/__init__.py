@@ -82,7 +82,9 @@ def command(workloads, vs, threads, rounds, seconds, timeout, starts, tuning, re
     columns = measure.columns(bench.frameworks)
     console.print(report.table(results, columns, settings))
     if record:
-        text = json.dumps(report.record(results, settings, bench.versions, peaks), indent=1)
+        text = json.dumps(
+            report.record(results, settings, bench.versions, peaks), indent=1, default=str
+        )
         record.write_text(text + "\n", "utf-8")
     if any(cell.wrong for cells in results.values() for cell in cells.values()):
         raise SystemExit(1)

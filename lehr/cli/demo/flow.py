@@ -65,7 +65,7 @@ def conclude(console: Console, trainer: Trainer, history: History, plan: Plan) -
     target.write_text(page.page(record), "utf-8")
     if plan.record:
         plan.record.parent.mkdir(parents=True, exist_ok=True)
-        plan.record.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        plan.record.write_text(json.dumps(record, indent=1, default=str) + "\n", "utf-8")
     report.closing(console, record, target)
 
 
