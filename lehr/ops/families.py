@@ -17,6 +17,10 @@ FAMILIES = (
     "arrange",
     "pad",
     "join",
+    "index",
+    "scatter",
+    "assign",
+    "masked",
     "exponential",
     "trigonometry",
     "rounding",
@@ -28,6 +32,10 @@ FAMILIES = (
     "conv",
     "norm",
     "random",
+    "reduce",
+    "statistic",
+    "softmax",
+    "scan",
 )
 
 for _name in FAMILIES:
