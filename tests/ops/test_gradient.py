@@ -1,0 +1,164 @@
+"""Gradients of every op in float64: against torch.autograd, and against finite differences where torch is not
+installed or has no such op; second derivatives by finite differences of the first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lehr.base import dtype as dt
+from lehr.ops import execute, families, registry
+from lehr.ops.registry import Op
+from lehr.ops.sample import Sample, dtypes_of, samples_of
+from tests.ops import oracle, tape
+from tests.ops.test_generated import outcome, show
+
+assert families.FAMILIES
+OPS = [op for op in registry.OPS.values()
+       if op.samples and op.nondiff is not True and dt.float64 in dtypes_of(op) and not op.breaks]
+RTOL, ATOL = 1e-7, 1e-9
+# torch's own gradient is another one, for the reason given; finite differences still hold ours.
+OTHER = {"native_layer_norm": "torch drops the gradients of mean and rstd"}
+
+
+def floats(sample: Sample) -> list[np.ndarray]:
+    return [a for a in sample.arrays() if a.dtype == np.float64 and a.size]
+
+
+def good(op: Op) -> list[Sample]:
+    """Declared good calls with finite operands that the op takes and that have a float64 result."""
+    return [s for s in samples_of(op, dt.float64)
+            if s.error is None and floats(s) and all(np.isfinite(a).all() for a in floats(s))
+            and outcome(value, op, s)[1] is None]
+
+
+def weights_for(out: Any, seed: int = 0) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    return [random.uniform(0.5, 1.5, o.shape) for o in (out if isinstance(out, tuple) else (out,))]
+
+
+def reverse(op: Op, sample: Sample, create: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
+    """(tracked float64 inputs, their gradients, results) of the weighted sum of the float64 results."""
+    tracked: list[tape.Tracked] = []
+
+    def note(a: np.ndarray) -> Any:
+        t = tape.Tracked(a)
+        if a.dtype == np.float64 and a.size:
+            tracked.append(t)
+        return t
+    bound = tuple(tape._map(note, a) for a in sample.bind(op))
+    out = tape.F._interpret(op, bound)
+    outs = list(out) if isinstance(out, tuple) else [out]
+    kept = [o for o in outs if o.dtype is dt.float64]
+    weights = [tape.Tracked(w) for w in weights_for(tuple(o.array for o in kept))]
+    return tracked, tape.gradients(list(zip(kept, weights, strict=True)), tracked), kept
+
+
+def value(op: Op, sample: Sample) -> float:
+    out = execute.run(op, sample.bind(op))
+    outs = [o for o in (out if isinstance(out, tuple) else (out,)) if o.dtype == np.float64]
+    return float(sum((o * w).sum() for o, w in zip(outs, weights_for(tuple(outs)), strict=True)))
+
+
+def moved(sample: Sample, place: int, direction: np.ndarray, step: float) -> Sample:
+    """The sample with its `place`-th non-empty float64 array moved along `direction`."""
+    seen = iter(range(1000))
+
+    def change(a: np.ndarray) -> np.ndarray:
+        if a.dtype != np.float64 or not a.size:
+            return a
+        return np.asarray(a + step * direction) if next(seen) == place else a
+    return sample.mapped(change, sample.name)
+
+
+def filled(g: Any, like: np.ndarray) -> np.ndarray:
+    return np.zeros_like(like) if g is None else np.broadcast_to(np.asarray(
+        g.array if isinstance(g, tape.Tracked) else g), like.shape)
+
+
+def against_torch(op: Op, sample: Sample) -> list[np.ndarray] | None:
+    """torch's gradients of the same weighted sum, or None where it has none to offer."""
+    if (oracle.torch is None or oracle.function(op) is None or not sample.parity
+            or op.name in OTHER):
+        return None
+    torch, leaves = oracle.torch, []
+
+    def leaf(a: Any) -> Any:
+        t = oracle.to_torch(a)
+        if isinstance(a, np.ndarray) and a.dtype == np.float64 and a.size:
+            t = t.clone().requires_grad_()
+            leaves.append(t)
+        elif type(a) in (list, tuple):
+            return type(a)(map(leaf, a))
+        return t
+    args, kwargs = [leaf(a) for a in sample.args], {k: leaf(v) for k, v in sample.kwargs.items()}
+    try:
+        out = oracle.function(op)(*args, **kwargs)
+        outs = [o for o in (out if isinstance(out, (tuple, list)) else (out,))
+                if o.dtype is torch.float64]
+        total = sum((o * torch.from_numpy(w)).sum()
+                    for o, w in zip(outs, weights_for(tuple(outs)), strict=True))
+        grads = torch.autograd.grad(total, leaves, allow_unused=True)
+    except (RuntimeError, TypeError):
+        return None
+    return [np.zeros(t.shape) if g is None else g.numpy(force=True) for t, g in zip(leaves, grads, strict=True)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_first(op: Op) -> None:
+    for sample in good(op):
+        inputs, grads, _ = reverse(op, sample)
+        expected = against_torch(op, sample)
+        if expected is None:
+            continue
+        for i, (x, g, want) in enumerate(zip(inputs, grads, expected, strict=True)):
+            found = oracle.agree(filled(g, x.array), want, RTOL, ATOL)
+            assert not found, f"{show(sample)}: gradient {i}: {found}"
+
+
+def smooth(op: Op, sample: Sample) -> bool:
+    """Whether finite differences see what the gradient says: one-sided slopes agree along a direction."""
+    return all(abs(a - b) <= 1e-3 * max(1.0, abs(a), abs(b)) for a, b in _slopes(op, sample))
+
+
+def _slopes(op: Op, sample: Sample, step: float = 1e-6) -> list[tuple[float, float]]:
+    here = value(op, sample)
+    found = []
+    for i, a in enumerate(floats(sample)):
+        d = direction_for(a, i)
+        found.append(((value(op, moved(sample, i, d, step)) - here) / step,
+                      (here - value(op, moved(sample, i, d, -step))) / step))
+    return found
+
+
+def direction_for(a: np.ndarray, i: int) -> np.ndarray:
+    return np.random.default_rng(i).uniform(-1, 1, a.shape)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_differences(op: Op) -> None:
+    """The slope along a random direction, and its own slope, by central differences."""
+    for sample in good(op)[:4]:
+        if not smooth(op, sample):
+            continue
+        inputs, grads, _ = reverse(op, sample)
+        for i, (x, g) in enumerate(zip(inputs, grads, strict=True)):
+            d = direction_for(x.array, i)
+            have = float((filled(g, x.array) * d).sum())
+            step = 1e-5
+            want = (value(op, moved(sample, i, d, step)) - value(op, moved(sample, i, d, -step))) / (2 * step)
+            assert abs(have - want) <= 1e-5 * max(1.0, abs(want)), f"{show(sample)}: {have} != {want}"
+            if g is None:
+                continue
+            second = tape.gradients([(g, tape.Tracked(d))], [x])[0]
+            have = float((filled(second, x.array) * d).sum())
+            ends = []
+            for side in (step, -step):
+                inner, slopes, _ = reverse(op, moved(sample, i, d, side))
+                ends.append(float((filled(slopes[i], inner[i].array) * d).sum()))
+            want = (ends[0] - ends[1]) / (2 * step)
+            assert abs(have - want) <= 1e-4 * max(1.0, abs(want)), f"{show(sample)}: second: {have} != {want}"
