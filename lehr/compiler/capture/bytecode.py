@@ -25,6 +25,7 @@ _dialect = importlib.import_module(f"{__package__}.py{VERSION[0]}{VERSION[1]}")
 TABLE: Dialect = _dialect.TABLE
 IMPOSSIBLE: frozenset[str] = _dialect.IMPOSSIBLE
 NULL_FIRST = VERSION < (3, 13)      # PUSH_NULL comes before the callable
+CLOSE_RETURNS = VERSION >= (3, 13)  # generator.close() gives what the generator returns
 DELEGATING = (2, 3)                 # RESUME arguments behind the yield of `yield from` and `await`
 
 GENERATOR, COROUTINE, ASYNC_GENERATOR, ITERABLE_COROUTINE = 0x20, 0x80, 0x200, 0x100

@@ -1,0 +1,304 @@
+"""Classes that the captured program defines.
+
+Such a class is made for real at once, since type slots, MRO and layout are CPython's business.  Its
+functions are hollow twins: they carry code and name, so that lookups find them and give the virtual
+function, but their cells stay empty until the class leaves the capture (`settle_class`).  Values
+that are neither functions nor constants live in the class's overlay.
+"""
+from __future__ import annotations
+
+import abc
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+from .frame import Frame
+from .objects import CellValue, ClassValue, FunctionValue, PropertyValue, WrapperValue
+from .rebuild import Rebuilder
+from .value import GONE, Const, Known, NotConstant, Value
+
+if TYPE_CHECKING:
+
+    Base = Any      # the machine that these methods become part of
+else:
+    Base = object
+
+# Metaclasses whose Python code only concerns the class being made: they run natively.
+NATIVE_METAS = (enum.EnumType,)
+SILENT_METAS = frozenset((type, abc.ABCMeta))
+
+
+class Quiet:
+    """First base of a class in the making, so that `__init_subclass__` does not run natively."""
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
+class Classes(Base):
+    """The class-making part of the machine."""
+
+    def build_class(self, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """`__build_class__`: runs the body, then calls the metaclass."""
+        body, name, *bases = [a.force(self) for a in args]
+        assert isinstance(body, FunctionValue)
+        real_bases, resolved = self.resolve_bases(bases)
+        wanted = kwargs.pop("metaclass", None)
+        meta = self.find_meta(real_bases, wanted)
+        space = self.dict_value({})
+        prepare = getattr(meta, "__prepare__", None)
+        if isinstance(prepare, types.MethodType) and not issubclass(meta, NATIVE_METAS):
+            self.stop("class-hook", f"{meta.__name__}.__prepare__")
+        cell = self.run_body(body, space)
+        if resolved:
+            space.put(self, "__orig_bases__", self.tuple_value(bases))
+        given = [name, self.tuple_value([self.class_value(b) for b in real_bases]), space]
+        if issubclass(meta, NATIVE_METAS) or meta in SILENT_METAS:
+            made = self.make_class(self.class_value(meta), *given, kwargs)
+        else:
+            made = self.call(self.class_value(meta), given, kwargs)
+        if isinstance(cell, CellValue) and cell.content is GONE:
+            cell.content = made
+        return made
+
+    def resolve_bases(self, bases: list[Value]) -> tuple[tuple[Any, ...], bool]:
+        reals = []
+        for base in bases:
+            if isinstance(base, ClassValue):
+                reals.append(base.real)
+            elif base.real is not None:
+                reals.append(base.real)     # a generic alias of typing
+            else:
+                self.stop("class-hook", "a base that is no class")
+        resolved = self.native_op(types.resolve_bases, tuple(reals))
+        return tuple(resolved), tuple(resolved) != tuple(reals)
+
+    def find_meta(self, bases: tuple[Any, ...], wanted: Value | None) -> Any:
+        if wanted is None:
+            meta = type(bases[0]) if bases else type
+        else:
+            meta = wanted.force(self).real
+            if not isinstance(meta, type):
+                self.stop("class-hook", "a metaclass that is no class")
+        for base in bases:
+            kind = type(base)
+            if issubclass(meta, kind):
+                continue
+            if not issubclass(kind, meta):
+                self.error(TypeError, "metaclass conflict: the metaclass of a derived class must be"
+                                      " a (non-strict) subclass of the metaclasses of all its"
+                                      " bases")
+            meta = kind
+        return meta
+
+    def run_body(self, body: FunctionValue, space: Any) -> Value | None:
+        found, steps = self.prepare(body.code)
+        slots: list[Value | None] = [None] * len(found.slots)
+        frame = Frame(found, steps, body, slots, self.frame)
+        frame.names = space
+        try:
+            return self.execute(frame)
+        finally:
+            self.frame = frame.back
+
+    # -- making
+
+    def make_class(self, meta: Value, name: Value, bases: Value, space: Value,
+                   kwargs: dict[str, Value]) -> Value:
+        """`type.__new__(meta, name, bases, space, **kwargs)`."""
+        kind, title = meta.force(self).real, self.text(name)
+        parents = tuple(self.class_of(b) for b in self.iterate(bases))
+        whole: Any = space.force(self)
+        content: dict[str, Value] = dict(whole.values_of(self))
+        if issubclass(kind, NATIVE_METAS):
+            return self.make_native(kind, title, parents, content, kwargs)
+        cell = content.pop("__classcell__", None)
+        real_space, rest = self.split(content)
+        real_cell = types.CellType()
+        if cell is not None:
+            real_space["__classcell__"] = real_cell
+        hooks = self.hooks(parents)
+        shown = (Quiet, *parents) if hooks else parents
+        real = self.native_op(self.type_new, kind, title, shown, real_space)
+        if hooks:
+            real.__bases__ = parents
+        value = ClassValue(real)
+        self.known[id(real)] = value
+        self.kept.append(real)
+        self.fresh_classes[real] = value
+        if rest:
+            value.written.update(rest)
+            self.overlays[real] = value.written
+        if isinstance(cell, CellValue):
+            cell.content = value
+        self.name_members(value, content)
+        self.init_subclass(value, kwargs)
+        return value
+
+    @staticmethod
+    def type_new(kind: Any, title: str, parents: tuple[Any, ...], space: dict[str, Any]) -> Any:
+        if issubclass(kind, abc.ABCMeta):
+            return abc.ABCMeta.__new__(kind, title, parents, space)
+        return type.__new__(kind, title, parents, space)
+
+    def make_native(self, kind: Any, title: str, parents: tuple[Any, ...],
+                    content: dict[str, Value], kwargs: dict[str, Value]) -> Value:
+        """An enumeration: made by its own metaclass, from real values."""
+        rebuilder = Rebuilder(self)
+        content.pop("__classcell__", None)
+        named = {k: v.constant(self) for k, v in kwargs.items()}
+        space = kind.__prepare__(title, parents, **named)
+        for key, value in content.items():
+            real = self.twin(value)
+            self.native_op(space.__setitem__, key, rebuilder(value) if real is None else real)
+        real = self.native_op(kind, title, parents, space, **named)
+        value = ClassValue(real)
+        self.known[id(real)] = value
+        self.kept.append(real)
+        self.fresh_classes[real] = value
+        return value
+
+    def split(self, content: dict[str, Value]) -> tuple[dict[str, Any], dict[str, Value]]:
+        """What goes into the real class at once, and what stays virtual."""
+        real: dict[str, Any] = {}
+        rest: dict[str, Value] = {}
+        for name, value in content.items():
+            value = value.force(self)
+            twin = self.twin(value)
+            if twin is not None:
+                real[name] = twin
+                continue
+            if isinstance(value, (Const, ClassValue)) or name.startswith("__"):
+                try:
+                    real[name] = value.constant(self)
+                except NotConstant:
+                    rest[name] = value
+            elif isinstance(value, Known):
+                real[name] = value.real
+            else:
+                rest[name] = value
+        return real, rest
+
+    def twin(self, value: Value) -> Any:
+        """The hollow real object of a virtual function or descriptor, None for other values."""
+        kinds = (FunctionValue, PropertyValue, WrapperValue)
+        if isinstance(value, kinds) and value.real is not None:
+            return value.real
+        found = self.twins.get(id(value))
+        if found is not None:
+            return found
+        if isinstance(value, FunctionValue):
+            cells = tuple(self.twin_cell(cell) for cell in value.closure)
+            space, name = value.globals.real, value.code.co_name
+            found = types.FunctionType(value.code, space, name, None, cells)
+        elif isinstance(value, PropertyValue) and value.type_ is property:
+            parts = [None if p is None else self.twin(p.force(self)) for p in value.parts]
+            found = property(*parts)
+        elif isinstance(value, WrapperValue):
+            inner = self.twin(value.function.force(self))
+            found = None if inner is None else value.type_(inner)
+        if found is not None:
+            self.twins[id(value)] = found
+            self.known[id(found)] = value
+            self.kept += [found, value]
+        return found
+
+    def twin_cell(self, cell: CellValue) -> Any:
+        if cell.real is not None:
+            return cell.real
+        found = self.twins.get(id(cell))
+        if found is None:
+            found = self.twins[id(cell)] = types.CellType()
+            self.kept.append(cell)
+        return found
+
+    def hooks(self, parents: tuple[Any, ...]) -> bool:
+        """Whether a Python `__init_subclass__` would run."""
+        for parent in parents:
+            for owner in parent.__mro__:
+                if "__init_subclass__" in owner.__dict__:
+                    if owner is not object and isinstance(
+                            owner.__dict__["__init_subclass__"], classmethod):
+                        return True
+                    break
+        return False
+
+    def name_members(self, cls: ClassValue, content: dict[str, Value]) -> None:
+        """`__set_name__` of each entry, in order."""
+        for name, value in content.items():
+            value = value.force(self)
+            hook = self.lookup(value.type_, "__set_name__")
+            if hook is not None and not isinstance(hook, Known):
+                self.call(hook, [value, cls, Const(name)])
+
+    def init_subclass(self, cls: ClassValue, kwargs: dict[str, Value]) -> None:
+        hook = self.lookup_in(cls.real.__mro__[1:], "__init_subclass__", cls.real)
+        if isinstance(hook, WrapperValue):
+            self.call(hook.function, [cls], kwargs)
+        elif kwargs:
+            self.error(TypeError, f"{cls.real.__name__}.__init_subclass__() takes no keyword"
+                                  " arguments")
+
+    # -- leaving the capture
+
+    def settle_class(self, value: ClassValue, r: Rebuilder) -> None:
+        """Makes a class of the program complete, for real use."""
+        real = value.real
+        if real not in self.fresh_classes or real in self.settled:
+            return
+        self.settled.add(real)
+        r.made(value, real)
+        for base in real.__mro__[1:]:
+            if base in self.fresh_classes:
+                r(self.fresh_classes[base])
+        for name, raw in list(real.__dict__.items()):
+            known = self.known.get(id(raw))
+            if known is not None:
+                self.settle_member(known, r)
+            elif isinstance(raw, (classmethod, staticmethod)):
+                inner = self.known.get(id(raw.__func__))
+                if inner is not None:
+                    self.settle_member(inner, r)
+            if name in value.written and value.written[name] is GONE:
+                type.__delattr__(real, name)
+        for name, entry in value.written.items():
+            if entry is not GONE:
+                type.__setattr__(real, name, r(entry))
+
+    def settle_member(self, value: Value, r: Rebuilder) -> None:
+        if isinstance(value, FunctionValue):
+            self.settle_function(value, self.twins.get(id(value)), r)
+        elif isinstance(value, PropertyValue):
+            for part in value.parts:
+                if part is not None:
+                    self.settle_member(part.force(self), r)
+        elif isinstance(value, WrapperValue):
+            self.settle_member(value.function.force(self), r)
+
+    def settle_function(self, value: FunctionValue, twin: Any, r: Rebuilder) -> None:
+        """Fills a twin: cells, defaults, attributes."""
+        if twin is None or id(value) in r.memo:
+            return
+        r.made(value, twin)
+        for cell in value.closure:
+            r(cell)
+        value.fill_fields(r, twin)
+
+    # -- isinstance
+
+    def is_instance(self, value: Value, cls: ClassValue) -> bool:
+        """`isinstance` for one class."""
+        kind = self.type_of(value)
+        if kind is cls.real:
+            return True
+        check = self.lookup(type(cls.real), "__instancecheck__")
+        if isinstance(check, FunctionValue) and not issubclass(type(cls.real), abc.ABCMeta):
+            return self.truth(self.call(check, [cls, value]))
+        return bool(self.native_op(issubclass, kind, cls.real))
+
+    def is_subclass(self, kind: Any, cls: ClassValue) -> bool:
+        check = self.lookup(type(cls.real), "__subclasscheck__")
+        if isinstance(check, FunctionValue) and not issubclass(type(cls.real), abc.ABCMeta):
+            return self.truth(self.call(check, [cls, self.class_value(kind)]))
+        return bool(self.native_op(issubclass, kind, cls.real))

@@ -1,0 +1,179 @@
+"""From values back to real objects, and the replay of effects.
+
+Used after the captured computation has run: objects that the program made are built, objects that
+existed before are written to, in the order in which the program did it.
+"""
+from __future__ import annotations
+
+import collections
+import contextlib
+import operator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .frame import Frame
+from .generator import GeneratorValue
+from .objects import ClassValue
+from .operation import Key
+from .value import CONSTANT_SET, GONE, Lazy, Value
+
+if TYPE_CHECKING:
+    from .machine import Effect, Machine
+
+
+class Rebuilder:
+    """Makes real objects from values; one object per value, however often it is asked."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.memo: dict[int, Any] = {}
+        self.kept: list[Value] = []
+        self.open: set[int] = set()
+
+    def __call__(self, value: Value | None) -> Any:
+        assert value is not None
+        found = self.memo.get(id(value), self)
+        if found is not self:
+            return found
+        if isinstance(value, Lazy):
+            return value.rebuild(self)
+        if value.real is not None and not isinstance(value, ClassValue):
+            return self.made(value, self.read(value))
+        if value.type_ in self.machine.fresh_classes and not isinstance(value, ClassValue):
+            self(self.machine.fresh_classes[value.type_])
+        if id(value) in self.open:
+            self.machine.stop("cyclic-tuple")
+        return self.made(value, value.rebuild(self))
+
+    def read(self, value: Value) -> Any:
+        """Seam: an object that existed before the call."""
+        return value.real
+
+    def made(self, value: Value, real: Any) -> Any:
+        """Remembers the object of a value, before its content where that may refer to it."""
+        self.memo[id(value)] = real
+        self.kept.append(value)
+        return real
+
+    @contextlib.contextmanager
+    def inside(self, value: Value) -> Iterator[None]:
+        """Marks an immutable value whose parts are being made."""
+        self.open.add(id(value))
+        try:
+            yield
+        finally:
+            self.open.discard(id(value))
+
+    def key(self, key: Any) -> Any:
+        """The real key that a storage key stands for."""
+        kind = type(key)
+        if kind in CONSTANT_SET:
+            return key
+        if kind is Key:
+            return self(key.value)
+        if kind in (tuple, frozenset):
+            return kind([self.key(part) for part in key])
+        return self(key) if isinstance(key, Value) else key
+
+    def class_(self, value: ClassValue) -> Any:
+        """Seam: a class; one that the program made is the real class itself."""
+        self.machine.settle_class(value, self)
+        return value.real
+
+    def generator(self, value: GeneratorValue) -> Any:
+        """An untouched generator: the real function is called with the same slots."""
+        frame = value.frame
+        assert frame is not None
+        return self.restart(frame)
+
+    def restart(self, frame: Frame) -> Any:
+        code = frame.code
+        function = self(frame.function)
+        names = frame.program.slots
+        values: dict[str, Any] = {}
+        for name, slot in zip(names, frame.slots, strict=True):
+            if slot is not None:
+                content = slot.content if hasattr(slot, "content") else slot
+                values[name] = content if content is GONE else self(content)
+        total = code.co_argcount
+        args = [values[n] for n in names[:total]]
+        kwargs = {n: values[n] for n in names[total:total + code.co_kwonlyargcount]}
+        at = total + code.co_kwonlyargcount
+        if code.co_flags & 0x04:
+            args += values[names[at]]
+            at += 1
+        if code.co_flags & 0x08:
+            kwargs.update(values[names[at]])
+        return function(*args, **kwargs)
+
+
+def set_cell(cell: Any, *content: Any) -> None:
+    if content:
+        cell.cell_contents = content[0]
+    else:
+        del cell.cell_contents
+
+
+def set_attr(target: Any, name: str, value: Any) -> None:
+    """Into the instance's `__dict__`: the program has run `__setattr__` and descriptors already."""
+    object.__getattribute__(target, "__dict__")[name] = value
+
+
+def delete_attr(target: Any, name: str) -> None:
+    del object.__getattribute__(target, "__dict__")[name]
+
+
+def set_field(target: Any, name: str, value: Any) -> None:
+    """A slot, a field of a C object or a class attribute."""
+    if isinstance(target, type):
+        type.__setattr__(target, name, value)
+    else:
+        object.__setattr__(target, name, value)
+
+
+def delete_field(target: Any, name: str) -> None:
+    if isinstance(target, type):
+        type.__delattr__(target, name)
+    else:
+        object.__delattr__(target, name)
+
+
+def replace_list(target: list[Any], items: list[Any]) -> None:
+    list.__setitem__(target, slice(None), items)
+
+
+def replace_set(target: set[Any], items: list[Any]) -> None:
+    set.intersection_update(target, items)
+    set.update(target, items)
+
+
+# Effect kind -> what to do with the real target and the real arguments.
+REPLAY: dict[str, Callable[..., Any]] = {
+    "setattr": set_attr, "delattr": delete_attr, "setfield": set_field,
+    "delfield": delete_field, "cell": set_cell,
+    "setglobal": dict.__setitem__, "delglobal": dict.__delitem__,
+    "dict.setitem": dict.__setitem__, "dict.delitem": dict.__delitem__,
+    "ordered.setitem": collections.OrderedDict.__setitem__,
+    "ordered.delitem": collections.OrderedDict.__delitem__,
+    "ordered.move": collections.OrderedDict.move_to_end,
+    "list.append": list.append, "list.extend": list.extend, "list.insert": list.insert,
+    "list.pop": list.pop, "list.clear": list.clear, "list.reverse": list.reverse,
+    "list.setitem": list.__setitem__, "list.delitem": list.__delitem__,
+    "list.repeat": list.__imul__, "list.replace": replace_list,
+    "set.add": set.add, "set.discard": set.discard, "set.replace": replace_set,
+    **{f"deque.{name}": getattr(collections.deque, name) for name in (
+        "append", "appendleft", "pop", "popleft", "clear", "rotate")},
+    "deque.setitem": operator.setitem,
+}
+
+
+def replay(effects: list[Effect], rebuilder: Rebuilder) -> None:
+    """Does to the real objects what the program did to their values, in order.
+
+    Objects that the program made are built once, in their final state: nothing looks at them before
+    all effects are replayed.
+    """
+    ready = [(REPLAY[effect.kind], [rebuilder(v) for v in (effect.target, *effect.args)])
+             for effect in effects]
+    for function, args in ready:
+        function(*args)
