@@ -1,4 +1,5 @@
-"""Activation functions. Gradients read the result where that is enough (relu, selu's relatives, tanh)."""
+"""Activation functions. Gradients read the result where that is enough (relu, selu's relatives,
+tanh)."""
 
 from __future__ import annotations
 
@@ -125,12 +126,14 @@ class prelu:
             raise RuntimeError("prelu: Type promoting not supported. Got "
                                f"{x.dtype} and {weight.dtype}")
         if len(weight.shape) > 1:
-            raise RuntimeError("prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
+            raise RuntimeError("prelu: Expected `weight` to be a scalar or 1D tensor, but got: "
+                               "ndim = "
                                f"{len(weight.shape)}")
         channels = x.shape[1] if len(x.shape) > 1 else 1
         count = rule.numel(weight.shape)
         if not (isinstance(count, int) and count == 1) and not rule.same(count, channels):
-            raise RuntimeError("Mismatch of parameter numbers and input channel size. Found parameter "
+            raise RuntimeError("Mismatch of parameter numbers and input channel size. Found "
+                               "parameter "
                                f"numbers = {count} and channel size = {channels}.")
         return rule.unary(x)
 
@@ -225,8 +228,8 @@ TANH_SCALE, TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
 
 @op("gelu(input: Tensor, *, approximate: str = 'none') -> Tensor")
 class gelu:
-    """input times the normal distribution function at input; "tanh" is the approximation of Hendrycks and
-    Gimpel 2016."""
+    """input times the normal distribution function at input; "tanh" is the approximation of
+    Hendrycks and Gimpel 2016."""
 
     kind, where = POINTWISE, NN
     dtypes = "float half"
@@ -326,7 +329,8 @@ class softplus:
 
     def eager(np, x, beta, threshold):
         scaled = x * x.dtype.type(beta)
-        return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
+        soft = np.log1p(np.exp(np.minimum(scaled, threshold))) / beta
+        return np.where(scaled > threshold, x, soft)
 
     def decomp(F, x, beta, threshold):
         scaled = F.mul(x, beta)

@@ -1,7 +1,8 @@
 """Special functions in numpy, which has none of them: arrays in, arrays out, float32 or float64.
 
-The coefficients were fitted with mpmath at 40 digits; each table names the function, the interval and the
-error that was reached. Long polynomials run over blocks that stay in the first-level cache.
+The coefficients were fitted with mpmath at 40 digits; each table names the function, the interval
+and the error that was reached. Long polynomials run over blocks that stay in the first-level
+cache.
 """
 
 from __future__ import annotations
@@ -30,17 +31,18 @@ ERFCX = (
     -6.9169733025012064e-5, 4.1390279860730102e-6, 7.7403830661984907e-7, -2.1886401049234396e-7,
     1.076499946567091e-8, 4.5219598112182869e-9, -7.7544002088313511e-10, -6.3180883408866845e-11,
     2.8687950109306699e-11, 1.9455868545777347e-13, -9.6546967484334389e-13, 3.2525481481487398e-14,
-    3.3478119482868054e-14, -1.8645628804193131e-15, -1.2507950530688647e-15, 7.4182352566240435e-17,
+    3.3478119482868054e-14, -1.8645628804193131e-15, -1.2507950530688647e-15,
+    7.4182352566240435e-17,
     5.0681489047961113e-17)
-# erfinv(x)/x as polynomials in w - 2.5 and sqrt(w) - 4, w = -log(1 - x*x), below and above w = 5: error
-# 5e-6, the start of Newton's iteration.
+# erfinv(x)/x as polynomials in w - 2.5 and sqrt(w) - 4, w = -log(1 - x*x), below and above w = 5:
+# error 5e-6, the start of Newton's iteration.
 INVERSE_LOW = (1.50140936, 0.2466402894, -0.004177389759, -0.001252748416, 0.0002183469147,
                -4.959743495e-6, -3.463356166e-6, 4.654287305e-7, 2.328584451e-8, -8.739830973e-9)
 INVERSE_HIGH = (3.839782975, 1.009498675, 0.001271032568, -0.0009000946708, 0.0003004193819,
                 -6.75942048e-5, 6.219021466e-5, -6.434098772e-5, 2.44820904e-5, -1.848178717e-6,
                 -4.492128651e-7)
-# exp(-x) I0(x) and exp(-x) I1(x)/x as Chebyshev series in x/4 - 1 on [0, 8]; exp(-x) sqrt(x) I0(x) and I1(x)
-# as series in 16/x - 1 beyond: errors 1e-18.
+# exp(-x) I0(x) and exp(-x) I1(x)/x as Chebyshev series in x/4 - 1 on [0, 8]; exp(-x) sqrt(x) I0(x)
+# and I1(x) as series in 16/x - 1 beyond: errors 1e-18.
 I0_LOW = (
     0.33839763720473804, -0.3046826723431984, 0.17162090152220878, -0.094901097048047644,
     0.049305284239670708, -0.023737414805899469, 0.010546460394594998, -0.0043243099950505759,
@@ -173,7 +175,8 @@ def erfinv(x: Array) -> Array:
     a = np.abs(x)
     w = -np.log1p(-np.minimum(a * a, 1))
     root = np.sqrt(np.minimum(w, 38))
-    y = a * np.where(w < 5, horner(np.minimum(w, 5) - 2.5, INVERSE_LOW), horner(root - 4, INVERSE_HIGH))
+    low, high = horner(np.minimum(w, 5) - 2.5, INVERSE_LOW), horner(root - 4, INVERSE_HIGH)
+    y = a * np.where(w < 5, low, high)
     for _ in range(3):
         # Halley's step on erf(y) = a, from the side on which nothing cancels.
         gap = np.where(a < 0.5, erf(y) - a, (1 - a) - _tail(y))
@@ -214,7 +217,8 @@ def _shifted(x: Array) -> Array:
 def _log_gamma(x: Array) -> Array:
     """Stirling's series, for x > 0."""
     high = _shifted(x)
-    series = sum(b / (2 * k * (2 * k - 1)) * high ** (1 - 2 * k) for k, b in enumerate(BERNOULLI, 1))
+    series = sum(b / (2 * k * (2 * k - 1)) * high ** (1 - 2 * k)
+                 for k, b in enumerate(BERNOULLI, 1))
     out = (high - 0.5) * np.log(high) - high + 0.5 * np.log(2 * np.pi) + series
     product = np.ones_like(x)
     for k in range(SHIFT):
@@ -251,7 +255,8 @@ def digamma(x: Array) -> Array:
 def zeta(s: Array, q: Array) -> Array:
     """Hurwitz' zeta sum of (q + k) ** -s over k >= 0, by Euler and Maclaurin; float64.
 
-    NaN for s < 1; infinite at s = 1 and at q = 0, -1, -2, ...; NaN at other negative q unless s is an integer.
+    NaN for s < 1; infinite at s = 1 and at q = 0, -1, -2, ...; NaN at other negative q unless s is
+    an integer.
     """
     s, q = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
     total = np.zeros(s.shape)
@@ -269,7 +274,7 @@ def zeta(s: Array, q: Array) -> Array:
     total = np.where(np.isnan(q) | np.isnan(s), np.nan, total)
     total = np.where((q < 0) & (np.floor(s) != s), np.nan, total)
     total = np.where((q <= 0) & (np.floor(q) == q), np.inf, total)
-    total = np.where(q == np.inf, 0.0, total)
+    total = np.where((q == np.inf) & (s == s), 0.0, total)
     return np.where(s == 1, np.inf, np.where(s < 1, np.nan, total))
 
 
@@ -282,7 +287,7 @@ def polygamma(n: int, x: Array) -> Array:
     if n == 0:
         return digamma(x)
     wide = x.astype(np.float64)
-    return ((-1.0) ** (n + 1) * _factorial(n) * zeta(np.float64(n + 1), wide)).astype(x.dtype)
+    return ((-1.0) ** (n + 1) * _factorial(n) * zeta(np.full_like(wide, n + 1), wide)).astype(x.dtype)
 
 
 def _bessel(x: Array, low: Sequence[float], high: Sequence[float], odd: bool) -> Array:
@@ -322,8 +327,8 @@ def i1(x: Array) -> Array:
 
 
 def incomplete_gamma(a: Array, x: Array) -> tuple[Array, Array]:
-    """The regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 - P: a series below x = a + 1, a
-    continued fraction (Lentz) above. NaN for negative arguments."""
+    """The regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 - P: a series below x = a
+    + 1, a continued fraction (Lentz) above. NaN for negative arguments."""
     kind = np.result_type(a, x)
     a, x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
     good = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)

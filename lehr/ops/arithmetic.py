@@ -20,10 +20,12 @@ def _is_one(number):
 
 def _scaled(x, y, alpha=1) -> Spec:
     spec = rule.elementwise((x, y))
-    if spec.compute.category < dt.FLOAT and dt.category_of(alpha) > dt.INT:
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point "
+    made = spec.dtype
+    if made.category < dt.FLOAT and dt.category_of(alpha) > dt.INT:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
+                           "point "
                            "number.")
-    if spec.compute.category > dt.BOOL and dt.category_of(alpha) == dt.BOOL:
+    if made.category > dt.BOOL and dt.category_of(alpha) == dt.BOOL:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     return spec
 
@@ -87,7 +89,10 @@ class sub:
 class rsub:
     """other - alpha * input."""
 
-    where, rule, dtypes = "function", lambda x, y, alpha=1: _difference(y, x, alpha), "int float half"
+    where, dtypes = "function", "int float half"
+
+    def rule(x, y, alpha=1):
+        return _difference(y, x, alpha)
 
     def decomp(F, x, y, alpha):
         return F.sub(y, x, alpha=alpha)
@@ -115,7 +120,8 @@ ROUNDINGS = (None, "floor", "trunc")
 
 def _quotient(x, y, rounding_mode=None) -> Spec:
     if rounding_mode not in ROUNDINGS:
-        raise RuntimeError("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+        raise RuntimeError("div expected rounding_mode to be one of None, 'trunc', or 'floor' but "
+                           "found "
                            f"{rounding_mode!r}")
     return rule.elementwise((x, y), floating=rounding_mode is None)
 
@@ -140,7 +146,8 @@ def _division(s):
         yield s(s.f(3, 4), 0.0)
 
 
-@op("div(input: Tensor | Scalar, other: Tensor | Scalar, *, rounding_mode: str | None = None) -> Tensor")
+@op("div(input: Tensor | Scalar, other: Tensor | Scalar, *,"
+    " rounding_mode: str | None = None) -> Tensor")
 class div:
     """input / other; "floor" and "trunc" round the quotient and keep integers."""
 
@@ -246,8 +253,10 @@ class fmod:
 
 def _negated(x) -> Spec:
     if x.dtype is dt.bool_:
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are "
-                           "trying to invert a mask, use the `~` or `logical_not()` operator instead.")
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
+                           "are "
+                           "trying to invert a mask, use the `~` or `logical_not()` operator "
+                           "instead.")
     return rule.unary(x)
 
 
@@ -271,7 +280,7 @@ class neg:
 @op("abs(input: Tensor) -> Tensor")
 class abs:
     kind, where, aliases = POINTWISE, EVERYWHERE, ("absolute",)
-    c, triton = {k: "lehr_abs_{t}({input})" for k in (dt.INT, dt.FLOAT)}, "tl.abs({input})"
+    c, triton = dict.fromkeys((dt.INT, dt.FLOAT), "lehr_abs_{t}({input})"), "tl.abs({input})"
     dtypes = "int float half"
 
     def rule(x):
@@ -412,7 +421,8 @@ class addcdiv:
 
     def rule(x, a, b, value=1):
         if a.dtype.is_integer and b.dtype.is_integer:
-            raise RuntimeError("Integer division with addcdiv is no longer supported; divide first, as in "
+            raise RuntimeError("Integer division with addcdiv is no longer supported; divide "
+                               "first, as in "
                                "input + value * torch.trunc(tensor1 / tensor2)")
         return _triple(x, a, b)
 
@@ -443,7 +453,8 @@ def _blend(x, end, weight) -> Spec:
 
 @op("lerp(input: Tensor, end: Tensor, weight: Tensor | Scalar) -> Tensor")
 class lerp:
-    """input + weight * (end - input), written from the nearer end so that weight 1 gives `end` exactly."""
+    """input + weight * (end - input), written from the nearer end so that weight 1 gives `end`
+    exactly."""
 
     kind, rule, where, dtypes = POINTWISE, _blend, EVERYWHERE, "float half"
 

@@ -12,8 +12,8 @@ def _bits(name):
     """`rule.binary` of integers and bool."""
     def typed(x, y=None) -> Spec:
         spec = rule.elementwise([v for v in (x, y) if v is not None])
-        if spec.compute.category > dt.INT:
-            raise NotImplementedError(f'"{name}" not implemented for {rule.label(spec.compute)}')
+        if spec.dtype.category > dt.INT:
+            raise NotImplementedError(f'"{name}" not implemented for {rule.label(spec.dtype)}')
         return spec
     return typed
 
@@ -89,7 +89,8 @@ def _amount(np, x, y):
 
 @op("bitwise_left_shift(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor")
 class bitwise_left_shift:
-    """input * 2**other in wrapping arithmetic; 0 where the shift is negative or at least the width."""
+    """input * 2**other in wrapping arithmetic; 0 where the shift is negative or at least the
+    width."""
 
     kind, rule, where, nondiff = POINTWISE, _bits("bitwise_left_shift"), EVERYWHERE, True
     c, triton = "lehr_shl_{t}({input}, {other})", "lehr_shl({input}, {other})"
@@ -112,7 +113,8 @@ class bitwise_right_shift:
     def eager(np, x, y):
         x = np.asarray(x)
         fits, amount = _amount(np, x, y)
-        return np.where(fits, np.right_shift(x, amount), np.where(np.less(x, 0), -1, 0).astype(x.dtype))
+        sign = np.where(np.less(x, 0), -1, 0).astype(x.dtype)
+        return np.where(fits, np.right_shift(x, amount), sign)
 
 
 @op("logical_and(input: Tensor, other: Tensor) -> Tensor")

@@ -171,13 +171,15 @@ def _closeness(x, y, *rest) -> Spec:
 @op("isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08,"
     " equal_nan: bool = False) -> Tensor")
 class isclose:
-    """abs(input - other) <= atol + rtol * abs(other), or equal; infinities only equal themselves."""
+    """abs(input - other) <= atol + rtol * abs(other), or equal; infinities only equal
+    themselves."""
 
     kind, rule, where, nondiff = POINTWISE, _closeness, "function method", True
 
     def decomp(F, x, y, rtol, atol, equal_nan):
         if rtol < 0 or atol < 0:
-            raise RuntimeError(f"rtol and atol must be greater than or equal to zero, but got {rtol} "
+            raise RuntimeError(f"rtol and atol must be greater than or equal to zero, but got "
+                               f"{rtol} "
                                f"and {atol}")
         close = F.eq(x, y)
         if equal_nan and _is_float(x):

@@ -9,8 +9,8 @@ from lehr.ops.rule import Spec
 
 
 def formatted(x, memory_format: str | None) -> tuple:
-    """Strides of a new tensor of x's shape. memory_format: None or "preserve_format" keeps a dense x's
-    strides; "contiguous_format", "channels_last", "channels_last_3d" name an order."""
+    """Strides of a new tensor of x's shape. memory_format: None or "preserve_format" keeps a dense
+    x's strides; "contiguous_format", "channels_last", "channels_last_3d" name an order."""
     shape = tuple(x.shape)
     name = "preserve_format" if memory_format is None else str(memory_format).removeprefix("torch.")
     if name == "preserve_format":
@@ -27,7 +27,8 @@ def formatted(x, memory_format: str | None) -> tuple:
 
 @op("to_dtype(input: Tensor, dtype: dtype) -> Tensor")
 class to_dtype:
-    """Conversion: truncation toward zero to integers, nonzero (NaN too) to True, rounding to even."""
+    """Conversion: truncation toward zero to integers, nonzero (NaN too) to True, rounding to
+    even."""
 
     kind, where, exact = POINTWISE, "", True
 
@@ -81,7 +82,8 @@ class copy:
 
     def rule(x, src, non_blocking=False):
         if rule.broadcast(tuple(x.shape), tuple(src.shape)) != tuple(x.shape):
-            raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape "
+            raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast "
+                               "shape "
                                f"{list(rule.broadcast(tuple(x.shape), tuple(src.shape)))}")
         return _like_first(x)
 
@@ -114,7 +116,8 @@ class fill:
 
     def eager(np, x, value):
         made = dt.of_numpy(x.dtype)
-        item = execute.cast(value, made) if isinstance(value, np.ndarray) else execute.number(value, made)
+        convert = execute.cast if isinstance(value, np.ndarray) else execute.number
+        item = convert(value, made)
         return np.full(x.shape, item, x.dtype)
 
     def decomp(F, x, value):

@@ -1,7 +1,7 @@
 """New tensors: constants, ranges, unit matrices, and their `_like` and `new_` forms.
 
-`requires_grad`, `pin_memory`, `layout` and `out` belong to the function that users call, not to the ops.
-Sizes may be symbolic. Ranges are computed in float64 (or int64) and rounded once.
+`requires_grad`, `pin_memory`, `layout` and `out` belong to the function that users call, not to
+the ops. Sizes may be symbolic. Ranges are computed in float64 (or int64) and rounded once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _sizes(s):
 @op("full(size: list[int], fill_value: Scalar, *, dtype: dtype | None = None,"
     " device: device | None = None) -> Tensor")
 class full:
-    """`fill_value` everywhere; its own type (bool, int64, the default float) unless `dtype` is given."""
+    """`fill_value` everywhere; its own type (bool, int64, the default float) unless `dtype` is
+    given."""
 
     kind, rule, where, nondiff = CREATE, _filled, "function", True
 
@@ -87,7 +88,8 @@ def _unset(s):
 @op("empty(*size: int, dtype: dtype | None = None, device: device | None = None,"
     " memory_format: str | None = None) -> Tensor")
 class empty:
-    """A tensor to be written to. Its elements are zeros here, so that no program depends on leftovers."""
+    """A tensor to be written to. Its elements are zeros here, so that no program depends on
+    leftovers."""
 
     kind, where, nondiff = CREATE, "function", True
     samples = _unset
@@ -99,7 +101,8 @@ class empty:
         return F.full(size, 0, dtype=dtype or dt.Default.dtype, device=device)
 
 
-@op("scalar_tensor(s: Scalar, *, dtype: dtype | None = None, device: device | None = None) -> Tensor")
+@op("scalar_tensor(s: Scalar, *, dtype: dtype | None = None,"
+    " device: device | None = None) -> Tensor")
 class scalar_tensor:
     """A 0-d tensor, of the default float type unless `dtype` is given."""
 
@@ -259,7 +262,8 @@ def _count(start, end, step):
             raise RuntimeError(f"unsupported range: {start} -> {end}")
         return math.ceil((end - start) / step)
     if not isinstance(step, int):
-        raise RuntimeError("arange with a symbolic step has no size known beforehand; pass an int step")
+        raise RuntimeError("arange with a symbolic step has no size known beforehand; pass an "
+                           "int step")
     n = (end - start + step - 1) // step if step > 0 else (start - end - step - 1) // -step
     if not known and not decide(n, ">=", 0):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")

@@ -1,7 +1,8 @@
 """Runs the composite bodies of an op, `decomp` and `vjp`, in the precision that its `eager` has.
 
-An op computes half precision in float32 and rounds once. Its `decomp` would round after every step if it ran
-on half-precision values as it stands, and so would its `vjp`; every interpreter therefore goes through here.
+An op computes half precision in float32 and rounds once. Its `decomp` would round after every step
+if it ran on half-precision values as it stands, and so would its `vjp`; every interpreter
+therefore goes through here.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from lehr.ops.registry import Op
 
 
 def decompose(F: Any, op: Op, bound: tuple[Any, ...], spec: Any) -> Any:
-    """`op.decomp` over `F`: tensor operands cast to the computing dtype (half precision as float32), results
-    cast to the spec's dtypes. NotImplemented where this call is primitive."""
+    """`op.decomp` over `F`: tensor operands cast to the computing dtype (half precision as
+    float32), results cast to the spec's dtypes. NotImplemented where this call is primitive."""
     assert op.decomp is not None, op
     compute = _first(spec).compute
     out = op.decomp(F, *(bound if compute is None else _operands(F, op, bound, compute.wide)))
@@ -27,7 +28,8 @@ def decompose(F: Any, op: Op, bound: tuple[Any, ...], spec: Any) -> Any:
 
 
 def pullback(F: Any, op: Op, g: Any, out: Any, bound: tuple[Any, ...]) -> Any:
-    """`op.vjp` over `F`, with half-precision values as float32 where the op computes so (and is not `exact`).
+    """`op.vjp` over `F`, with half-precision values as float32 where the op computes so (and is
+    not `exact`).
 
     The caller still undoes broadcasting and casts each gradient to its input's dtype.
     """

@@ -1,15 +1,16 @@
 """Samples of an op's arguments: what the generated tests call every op with.
 
-An op's `samples(s)` yields `s(args..., **kwargs)` for a good call and `s.raises(Error, args...)` for one that
-must raise. `s` makes the arguments, for one dtype under test, from a seed of the op's and the dtype's names:
+An op's `samples(s)` yields `s(args..., **kwargs)` for a good call and `s.raises(Error, args...)`
+for one that must raise. `s` makes the arguments, for one dtype under test, from a seed of the op's
+and the dtype's names:
 
     def samples(s):
         yield s(s.any(3, 4), s.any(4))
         yield s(s.f(5, pos=True), 2.0)
         yield s.raises(RuntimeError, s.any(3), s.any(4))
 
-`variants` derives more calls from a good one: non-contiguous, zero-size, 0-d, broadcast, mixed dtypes, special
-values.
+`variants` derives more calls from a good one: non-contiguous, zero-size, 0-d, broadcast, mixed
+dtypes, special values.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ STORAGE = ("as_strided", "as_strided_copy", "as_strided_scatter")
 
 
 class Sample(NamedTuple):
-    """One call. `error`: the exception type it must raise, None for a good call. `match`: a part of the
-    message. `parity`: whether torch, where installed, has to agree. `derive`: whether `variants` may derive
-    others from it. `name`: the derived variant's."""
+    """One call. `error`: the exception type it must raise, None for a good call. `match`: a part
+    of the message. `parity`: whether torch, where installed, has to agree. `derive`: whether
+    `variants` may derive others from it. `name`: the derived variant's."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -68,7 +69,8 @@ def _map(fn: Callable[[Array], Array], a: Any) -> Any:
 
 
 class Sampler:
-    """Makes arguments. `dtype` is the dtype under test; `touched` whether an argument has had it."""
+    """Makes arguments. `dtype` is the dtype under test; `touched` whether an argument has had
+    it."""
 
     def __init__(self, seed: str, dtype: DType) -> None:
         self.dtype = dtype
@@ -80,7 +82,8 @@ class Sampler:
 
     def raises(self, error: type[Exception], *args: Any, match: str = "", parity: bool = True,
                **kwargs: Any) -> Sample:
-        """A call that must raise `error` with `match` in its message; `parity=False`: torch does not."""
+        """A call that must raise `error` with `match` in its message; `parity=False`: torch does
+        not."""
         return Sample(args, kwargs, error, match, parity)
 
     @property
@@ -93,8 +96,9 @@ class Sampler:
           domain: tuple[float, float] = (-3.0, 3.0)) -> Array:
         """Floating values, of the dtype under test unless `dtype` is given.
 
-        pos: in (0.1, 3.1); away_from_zero: 0.25 at least in magnitude; unique: all different; nonfinite: NaN,
-        infinities and signed zeros among them; domain: the interval, ends included.
+        pos: in (0.1, 3.1); away_from_zero: 0.25 at least in magnitude; unique: all different;
+        nonfinite: NaN, infinities and signed zeros among them; domain: the interval, ends
+        included.
         """
         made = self._made(dtype or self.floating)
         low, high = (0.1, 3.1) if pos else domain
@@ -125,7 +129,8 @@ class Sampler:
 
     def any(self, *shape: int, low: int | None = None, high: int = 10, pos: bool = False,
             away_from_zero: bool = False, unique: bool = False, **options: Any) -> Array:
-        """Values of the dtype under test; `low`, `high` bound integers, `options` are those of `f`."""
+        """Values of the dtype under test; `low`, `high` bound integers, `options` are those of
+        `f`."""
         self.touched = True
         if self.dtype is dt.bool_:
             return self.b(*shape)
@@ -141,7 +146,8 @@ class Sampler:
 
 
 def dtypes_of(op: Op) -> tuple[DType, ...]:
-    """The dtypes under test: those of the words in `op.dtypes`, all of TESTED where there are none."""
+    """The dtypes under test: those of the words in `op.dtypes`, all of TESTED where there are
+    none."""
     words = op.dtypes.split()
     kinds: dict[str, Callable[[DType], bool]] = {
         "float": lambda d: d.category == dt.FLOAT and d not in HALF, "half": lambda d: d in HALF,
@@ -150,7 +156,8 @@ def dtypes_of(op: Op) -> tuple[DType, ...]:
 
 
 def samples_of(op: Op, dtype: DType) -> list[Sample]:
-    """The declared samples, none where no argument has the dtype under test (except for float32)."""
+    """The declared samples, none where no argument has the dtype under test (except for
+    float32)."""
     if op.samples is None:
         return []
     s = Sampler(op.name, dtype)
@@ -181,11 +188,13 @@ def variants(op: Op, sample: Sample) -> Iterator[Sample]:
     ndim = max(a.ndim for a in arrays)
     if ndim:
         first = max(a.shape[0] for a in arrays if a.ndim == ndim)
-        yield sample.mapped(lambda a: a[:0] if a.ndim == ndim and a.shape[0] == first else a, "empty")
+        yield sample.mapped(
+            lambda a: a[:0] if a.ndim == ndim and a.shape[0] == first else a, "empty")
     for place in range(len(arrays) if len(arrays) > 1 else 0):
         def at(change: Callable[[Array], Array], name: str, place: int = place) -> Sample:
             seen = iter(range(len(arrays)))
-            return sample.mapped(lambda a: change(a) if next(seen) == place else a, f"{name}{place}")
+            return sample.mapped(
+                lambda a: change(a) if next(seen) == place else a, f"{name}{place}")
         if arrays[place].ndim:
             yield at(lambda a: a[..., :1], "broadcast")
             yield at(lambda a: a.reshape(-1)[:1].reshape(()), "0-d")

@@ -60,8 +60,8 @@ class cumprod:
         return _along(np, np.multiply.accumulate, x, dim)
 
     def vjp(F, g, out, x, dim, dtype):
-        # Before the first zero of a row the products divide; at it, they are those of the row with that zero
-        # taken as 1; behind it nothing changes them.
+        # Before the first zero of a row the products divide; at it, they are those of the row with
+        # that zero taken as 1; behind it nothing changes them.
         zeros = F.cumsum(F.eq(x, 0), dim)
         first = F.bitwise_and(F.eq(x, 0), F.eq(zeros, 1))
         whole = F.where(first, 1, x)
@@ -99,7 +99,8 @@ def _extreme_samples(s):
 
 
 def _places(F, x, found, dim):
-    """At each place the latest index up to there where the running extremum was attained (a NaN attains)."""
+    """At each place the latest index up to there where the running extremum was attained (a NaN
+    attains)."""
     if x.ndim == 0:
         return F.full((), 0, dtype=dt.int64, device=x.device)
     n = x.shape[dim]
@@ -202,14 +203,15 @@ def _difference_shape(shape, n, dim, prepend, append):
     for more in (prepend, append):
         if more is not None:
             size = size + (more.shape[dim] if len(more.shape) == len(shape) else 1)
-    return (*shape[:dim], size - n if not isinstance(size, int) or size > n else 0, *shape[dim + 1:])
+    left = size - n if not isinstance(size, int) or size > n else 0
+    return (*shape[:dim], left, *shape[dim + 1:])
 
 
 @op("diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,"
     " append: Tensor | None = None) -> Tensor")
 class diff:
-    """The n-th difference of neighbours along `dim`, of the input with `prepend` and `append` joined on; of
-    bool, where neighbours differ."""
+    """The n-th difference of neighbours along `dim`, of the input with `prepend` and `append`
+    joined on; of bool, where neighbours differ."""
 
     where = METHOD
 
@@ -224,7 +226,8 @@ class diff:
     def decomp(F, x, n, dim, prepend, append):
         parts = [p for p in (prepend, x, append) if p is not None]
         if len(parts) > 1:
-            shape = tuple(1 if i == rule.dim_of(dim, x.ndim) else size for i, size in enumerate(x.shape))
+            d = rule.dim_of(dim, x.ndim)
+            shape = (*x.shape[:d], 1, *x.shape[d + 1:])
             x = F.cat([p if p.ndim == x.ndim else F.expand(p, shape) for p in parts], dim)
         for _ in range(n):
             size = x.shape[dim]

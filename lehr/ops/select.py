@@ -10,7 +10,8 @@ from lehr.ops.rule import Spec
 
 def _chosen(condition, x, y) -> Spec:
     if condition.dtype not in (dt.bool_, dt.uint8):
-        raise RuntimeError("where expected condition to be a boolean tensor, but got a tensor with dtype "
+        raise RuntimeError("where expected condition to be a boolean tensor, but got a tensor "
+                           "with dtype "
                            f"{rule.LABELS[condition.dtype.name]}")
     made = rule.elementwise((x, y))
     shape = rule.broadcast(tuple(condition.shape), made.shape)
@@ -52,7 +53,8 @@ def _choice_samples(s):
 
 @op("where(condition: Tensor, input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor")
 class where:
-    """input where condition holds, else other. Gradients of the side not chosen are zero, never NaN."""
+    """input where condition holds, else other. Gradients of the side not chosen are zero, never
+    NaN."""
 
     kind, rule, where, exact = POINTWISE, _chosen, "function", True
     c, triton = "{condition} ? {input} : {other}", "tl.where({condition}, {input}, {other})"

@@ -102,7 +102,8 @@ def _implicit_samples(s):
     yield s(s.any(4))
 
 
-FUNCTIONAL = "input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype | None = None"
+FUNCTIONAL = ("input: Tensor, dim: int | None = None, _stacklevel: int = 3,"
+              " dtype: dtype | None = None")
 
 
 @op(f"nn_softmax({FUNCTIONAL}) -> Tensor")

@@ -199,7 +199,8 @@ class log_ndtr:
     def eager(np, x):
         z = np.minimum(x, 0) * np.sqrt(x.dtype.type(0.5))
         low = np.log(approximation.erfcx(-z) / 2) - z * z
-        return np.where(x < -1, low, np.log1p(-approximation.erfc(x * x.dtype.type(0.5 ** 0.5)) / 2))
+        high = np.log1p(-approximation.erfc(x * x.dtype.type(0.5 ** 0.5)) / 2)
+        return np.where(x < -1, low, high)
 
     def vjp(F, g, out, x):
         density = F.sub(F.mul(F.mul(x, x), -0.5), 0.5 * math.log(2 * math.pi))

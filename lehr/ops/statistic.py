@@ -69,12 +69,14 @@ def _variances(s):
     yield s.raises(RuntimeError, s.i(3), match="only support floating point")
 
 
-SPREAD = "dim: int | list[int] | None = None, *, correction: Scalar | None = None, keepdim: bool = False"
+SPREAD = ("dim: int | list[int] | None = None, *, correction: Scalar | None = None,"
+          " keepdim: bool = False")
 
 
 @op(f"var(input: Tensor, {SPREAD}) -> Tensor")
 class var:
-    """The mean squared difference from the mean, with n - correction as divisor; correction None is 1."""
+    """The mean squared difference from the mean, with n - correction as divisor; correction None
+    is 1."""
 
     kind, rule, where = REDUCE, _spread_rule("var", False), METHOD
     dtypes, samples = "float half", _variances
@@ -200,7 +202,8 @@ for _name, _places, _pair in (("var", METHOD, False), ("std", METHOD, False),
 def _norm_rule(x, ord=2, dim=None, keepdim=False, dtype=None) -> Spec:
     made = dtype or x.dtype
     if made.is_integer:
-        raise RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. "
+        raise RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as "
+                           "input. "
                            f"Got {rule.LABELS[made.name]}")
     spec = rule.reduce(x, dim, keepdim, made)
     empty = rule.numel(x.shape[d] for d in rule.dims_of(dim, len(x.shape)))
@@ -223,7 +226,8 @@ NORMS = {
 @op("linalg_vector_norm(x: Tensor, ord: Scalar = 2, dim: int | list[int] | None = None,"
     " keepdim: bool = False, *, dtype: dtype | None = None) -> Tensor")
 class linalg_vector_norm:
-    """(sum of abs(x)**ord) ** (1/ord) over `dim`; 0 counts the nonzeros, inf and -inf are extrema."""
+    """(sum of abs(x)**ord) ** (1/ord) over `dim`; 0 counts the nonzeros, inf and -inf are
+    extrema."""
 
     kind, rule, where = REDUCE, _norm_rule, "linalg"
     dtypes = "float half"

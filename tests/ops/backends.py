@@ -1,7 +1,7 @@
 """Interpreters of ops, by name: each takes an op and its bound arguments and returns arrays.
 
-A back end joins the generated tests by one entry. It returns None for a call that it does not have to know
-(and says so in its own tests); what it returns otherwise must equal `eager`.
+A back end joins the generated tests by one entry. It returns None for a call that it does not have
+to know (and says so in its own tests); what it returns otherwise must equal `eager`.
 """
 
 from __future__ import annotations

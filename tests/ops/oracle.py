@@ -17,8 +17,9 @@ try:
 except ImportError:
     torch = None
 
-# Relative and absolute tolerance by result dtype. Between our own interpreters half precision differs by one
-# unit in the last place at most; torch rounds some intermediate results to half precision.
+# Relative and absolute tolerance by result dtype. Between our own interpreters half precision
+# differs by one unit in the last place at most; torch rounds some intermediate results to half
+# precision.
 STRICT = {"float64": (1e-11, 1e-12), "float32": (2e-6, 1e-6), "float16": (1e-3, 1e-6),
           "bfloat16": (8e-3, 1e-6), "complex64": (2e-6, 1e-6), "complex128": (1e-11, 1e-12)}
 TOLERANCE = STRICT | {"float16": (2e-3, 1e-3), "bfloat16": (1.6e-2, 1e-2)}
@@ -41,12 +42,14 @@ def agree(have: Any, want: Any, rtol: float, atol: float) -> str:
         wide = np.complex128 if have.dtype.kind == "c" else np.float64
         a, b = have.astype(wide), want.astype(wide)
         with np.errstate(all="ignore"):
-            bad = ~((a == b) | (np.abs(a - b) <= atol + rtol * np.abs(b)) | (np.isnan(a) & np.isnan(b)))
+            near = np.abs(a - b) <= atol + rtol * np.abs(b)
+            bad = ~((a == b) | near | (np.isnan(a) & np.isnan(b)))
             bad |= np.isinf(b) & (a != b)
     if not bad.any():
         return ""
     where = tuple(int(i) for i in np.argwhere(bad)[0])
-    return f"{int(bad.sum())} of {bad.size} differ, first at {where}: {have[where]}, expected {want[where]}"
+    return (f"{int(bad.sum())} of {bad.size} differ, first at {where}: {have[where]}, "
+            f"expected {want[where]}")
 
 
 def to_torch(a: Any) -> Any:
@@ -96,4 +99,5 @@ def function(op: Op) -> Any:
 
 def call(op: Op, sample: Sample) -> Any:
     """torch's result for the sample, as tensors; raises what torch raises."""
-    return function(op)(*to_torch(list(sample.args)), **{k: to_torch(v) for k, v in sample.kwargs.items()})
+    kwargs = {k: to_torch(v) for k, v in sample.kwargs.items()}
+    return function(op)(*to_torch(list(sample.args)), **kwargs)

@@ -1,6 +1,7 @@
 """A small reverse-mode tape over the op registry: the engine that the gradient tests trust.
 
-It knows nothing but `vjp` and `decomp`. A backward pass runs on tracked values, so it can be differentiated.
+It knows nothing but `vjp` and `decomp`. A backward pass runs on tracked values, so it can be
+differentiated.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def _inputs(op: Op, bound: tuple[Any, ...], grads: Any) -> list[tuple[Tracked, A
         a = bound[slot]
         if isinstance(a, (list, tuple)):
             g = g() if callable(g) else g
-            pairs.extend((x, v) for x, v in zip(a, g or [None] * len(a), strict=True) if x is not None)
+            parts = g or [None] * len(a)
+            pairs.extend((x, v) for x, v in zip(a, parts, strict=True) if x is not None)
         elif isinstance(a, Tracked):
             pairs.append((a, g))
     return pairs

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.ops import oracle
 import pytest
 
 from lehr.ops import families, registry
 from lehr.ops.registry import Op
+from tests.ops import oracle
 
 assert families.FAMILIES
 OPS = list(registry.OPS.values())
@@ -17,7 +17,8 @@ CORE = "lehr.ops.core"
 
 
 def lowerable(op: Op) -> bool:
-    """Whether some back end can run it: primitively, by its lowering, decomposed, or as a HostCall."""
+    """Whether some back end can run it: primitively, by its lowering, decomposed, or as a
+    HostCall."""
     return bool(op.kind in MAPPED or op.host or op.breaks or op.decomp or op.lower or op.scatter or
                 (op.kind == registry.POINTWISE and op.c and op.triton) or
                 (op.kind in (registry.REDUCE, registry.SCAN) and op.monoid))
@@ -46,7 +47,8 @@ def test_complete(op: Op) -> None:
 
 def test_gaps_are_found() -> None:
     made = Op(registry.Signature("nothing(input: Tensor) -> Tensor"),
-              {"kind": registry.POINTWISE, "rule": lambda x: x, "c": "{input}", "where": ""}, "here")
+              {"kind": registry.POINTWISE, "rule": lambda x: x, "c": "{input}", "where": ""},
+              "here")
     assert gaps(made) == ["a lowering", "eager or decomp", "vjp, decomp or nondiff", "samples",
                           "a docstring or a name of torch's", "both spellings"]
 

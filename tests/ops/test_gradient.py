@@ -1,5 +1,5 @@
-"""Gradients of every op in float64: against torch.autograd, and against finite differences where torch is not
-installed or has no such op; second derivatives by finite differences of the first."""
+"""Gradients of every op in float64: against torch.autograd, and against finite differences where
+torch is not installed or has no such op; second derivatives by finite differences of the first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ OPS = [op for op in registry.OPS.values()
        if op.samples and op.nondiff is not True and dt.float64 in dtypes_of(op) and not op.breaks]
 RTOL, ATOL = 1e-7, 1e-9
 # torch's own gradient is another one, for the reason given; finite differences still hold ours.
-OTHER = {"native_layer_norm": "torch drops the gradients of mean and rstd"}
+OTHER = {"native_layer_norm": "torch drops the gradients of mean and rstd",
+         "as_strided_scatter": "torch's is that of the replaced elements, not of the kept ones"}
+# The gradient is no slope by definition, and follows torch's.
+DEFINED = {"embedding": "scale_grad_by_freq scales it",
+           "index_put": "of duplicate indices each gets a gradient, though one write survives"}
 
 
 def floats(sample: Sample) -> list[np.ndarray]:
@@ -40,7 +44,8 @@ def weights_for(out: Any, seed: int = 0) -> list[np.ndarray]:
 
 
 def reverse(op: Op, sample: Sample, create: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
-    """(tracked float64 inputs, their gradients, results) of the weighted sum of the float64 results."""
+    """(tracked float64 inputs, their gradients, results) of the weighted sum of the float64
+    results."""
     tracked: list[tape.Tracked] = []
 
     def note(a: np.ndarray) -> Any:
@@ -103,7 +108,8 @@ def against_torch(op: Op, sample: Sample) -> list[np.ndarray] | None:
         grads = torch.autograd.grad(total, leaves, allow_unused=True)
     except (RuntimeError, TypeError):
         return None
-    return [np.zeros(t.shape) if g is None else g.numpy(force=True) for t, g in zip(leaves, grads, strict=True)]
+    return [np.zeros(t.shape) if g is None else g.numpy(force=True)
+            for t, g in zip(leaves, grads, strict=True)]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -120,7 +126,8 @@ def test_first(op: Op) -> None:
 
 
 def smooth(op: Op, sample: Sample) -> bool:
-    """Whether finite differences see what the gradient says: one-sided slopes agree along a direction."""
+    """Whether finite differences see what the gradient says: one-sided slopes agree along a
+    direction."""
     return all(abs(a - b) <= 1e-3 * max(1.0, abs(a), abs(b)) for a, b in _slopes(op, sample))
 
 
@@ -142,6 +149,8 @@ def direction_for(a: np.ndarray, i: int) -> np.ndarray:
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_differences(op: Op) -> None:
     """The slope along a random direction, and its own slope, by central differences."""
+    if op.name in DEFINED:
+        pytest.skip(DEFINED[op.name])
     for sample in good(op)[:4]:
         if not smooth(op, sample):
             continue
@@ -150,8 +159,10 @@ def test_differences(op: Op) -> None:
             d = direction_for(x.array, i)
             have = float((filled(g, x.array) * d).sum())
             step = 1e-5
-            want = (value(op, moved(sample, i, d, step)) - value(op, moved(sample, i, d, -step))) / (2 * step)
-            assert abs(have - want) <= 1e-5 * max(1.0, abs(want)), f"{show(sample)}: {have} != {want}"
+            high, low = (value(op, moved(sample, i, d, side)) for side in (step, -step))
+            want = (high - low) / (2 * step)
+            assert abs(have - want) <= 1e-5 * max(1.0, abs(want)), (
+                f"{show(sample)}: {have}, expected {want}")
             if g is None:
                 continue
             second = tape.gradients([(g, tape.Tracked(d))], [x])[0]
@@ -161,4 +172,5 @@ def test_differences(op: Op) -> None:
                 inner, slopes, _ = reverse(op, moved(sample, i, d, side))
                 ends.append(float((filled(slopes[i], inner[i].array) * d).sum()))
             want = (ends[0] - ends[1]) / (2 * step)
-            assert abs(have - want) <= 1e-4 * max(1.0, abs(want)), f"{show(sample)}: second: {have} != {want}"
+            assert abs(have - want) <= 1e-4 * max(1.0, abs(want)), (
+                f"{show(sample)}: second derivative {have}, expected {want}")
