@@ -5,6 +5,7 @@ import pytest
 
 from lehr.base import dtype as dt
 from lehr.base import log, options
+from lehr.compiler.graph.exact import widens
 from lehr.compiler.graph.interp import run
 from lehr.compiler.graph.ir import Builder, Location, TensorType
 from lehr.compiler.graph.text import parse_graph, print_graph
@@ -12,7 +13,7 @@ from lehr.compiler.graph.verify import GraphError, verify
 from lehr.compiler.passes import pipeline
 from lehr.compiler.passes.decompose import Undecomposed, decompose
 from lehr.compiler.passes.functionalize import functionalize
-from lehr.compiler.passes.simplify import simplify, widens
+from lehr.compiler.passes.simplify import simplify
 from lehr.ops.registry import OPS, get, op
 from lehr.ops.rule import Spec
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lehr.base import dtype as dt
 from lehr.base import sym
-from lehr.base.dtype import DType
+from lehr.compiler.graph.exact import widens
 from lehr.compiler.graph.ir import (
     Builder,
     Graph,
@@ -148,20 +148,6 @@ def _expand(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
     if inner is not None and len(inner.args[0].shape) == len(shape):
         return op, (inner.args[0], shape)
     return None if key_of(args[1]) == key_of(shape) else (op, (x, shape))
-
-
-def widens(a: DType, b: DType) -> bool:
-    """Whether every value of `a` is exact in `b`."""
-    if a is b or a is dt.bool_:
-        return True
-    if b.category < a.category or dt.COMPLEX in (a.category, b.category):
-        return False
-    if a.category == dt.FLOAT:
-        return a.itemsize < b.itemsize
-    if b.category == dt.FLOAT:
-        digits = {2: 8 if b is dt.bfloat16 else 11, 4: 24, 8: 53}[b.itemsize]
-        return 8 * a.itemsize - a.signed <= digits
-    return a.itemsize < b.itemsize and (b.signed or not a.signed)
 
 
 def _to_dtype(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
