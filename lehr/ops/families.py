@@ -32,6 +32,7 @@ FAMILIES = (
     "conv",
     "norm",
     "random",
+    "attention",
     "reduce",
     "statistic",
     "softmax",
