@@ -72,7 +72,7 @@ class Client:
         environment |= {name: str(cache / name.lower()) for name in framework.caches}
         self.errors = tempfile.TemporaryFile()
         self.began = time.perf_counter()
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", str(WORKER), framework.name, framework.cases, str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -80,15 +80,17 @@ class Client:
             env=environment,
             start_new_session=True,
         )
+        assert process.stdin and process.stdout
+        self.process, self.orders, self.answers = process, process.stdin, process.stdout
         self.selector = selectors.DefaultSelector()
-        self.selector.register(self.process.stdout, selectors.EVENT_READ)
+        self.selector.register(self.answers, selectors.EVENT_READ)
         self.buffer = b""
 
     def ask(self, do: str, **arguments) -> dict:
         """Send one command and give its answer. Raises Failure on an error, a death or a delay."""
         try:
-            self.process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
-            self.process.stdin.flush()
+            self.orders.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            self.orders.flush()
         except BrokenPipeError:
             raise Failure(self.death()) from None
         answer = json.loads(self.line())
@@ -102,7 +104,7 @@ class Client:
             if not self.selector.select(max(0.0, end - time.monotonic())):
                 self.kill()
                 raise Failure(f"no answer within {self.timeout:g} s")
-            part = os.read(self.process.stdout.fileno(), 1 << 16)
+            part = os.read(self.answers.fileno(), 1 << 16)
             if not part:
                 raise Failure(self.death())
             self.buffer += part
@@ -130,7 +132,7 @@ class Client:
 
         Raises Failure where it does not end.
         """
-        self.process.stdin.close()
+        self.orders.close()
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)

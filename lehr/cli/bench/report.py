@@ -38,8 +38,9 @@ def cell(given: Cell | None, base: Cell | None) -> Text:
         if value is None:
             return Text("not measured", "dim")
         text = name + duration(value) + (f" ±{spread:.0%}" if spread is not None else "")
-        if base is not None and base is not given and base.median(what):
-            text += f"  {value / base.median(what):.2f}x"
+        unit = base.median(what) if base is not None and base is not given else None
+        if unit:
+            text += f"  {value / unit:.2f}x"
         lines.append(text)
     return Text("\n".join(lines))
 

@@ -1,9 +1,9 @@
 """A byte-level GPT as a PyTorch user writes one: nothing here knows about the compiler."""
 
 import lehr as torch
+from lehr import nn
 
-nn = torch.nn
-F = torch.nn.functional
+F = nn.functional
 
 
 class Block(nn.Module):

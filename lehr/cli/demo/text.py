@@ -42,8 +42,8 @@ def corpus(folder: str | Path | None = None) -> Corpus:
             "train on: use a Python whose standard library is installed as .py files"
         )
     digest = hashlib.blake2b(train + b"\0" + held, digest_size=8).hexdigest()
-    arrays = (np.frombuffer(part, np.uint8) for part in (train, held))
-    return Corpus(*arrays, files=len(paths), digest=digest)
+    arrays = [np.frombuffer(part, np.uint8) for part in (train, held)]
+    return Corpus(arrays[0], arrays[1], len(paths), digest)
 
 
 def batch(data: np.ndarray, size: int, length: int, *key: int) -> tuple[np.ndarray, np.ndarray]:

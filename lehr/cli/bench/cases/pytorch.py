@@ -3,11 +3,12 @@
 import numpy as np
 
 import lehr as torch
+from lehr import nn
 from lehr.cli.bench import workload
 from lehr.cli.bench.workload import Arrays
 from lehr.cli.demo.model import GPT, Block
 
-nn, F = torch.nn, torch.nn.functional
+F = nn.functional
 
 
 def tensors(arrays):
