@@ -8,6 +8,7 @@ import math
 from lehr.base import dtype as dt
 from lehr.ops import approximation, rule, sample
 from lehr.ops.convert import formatted
+from lehr.ops.layout import contiguous
 from lehr.ops.registry import EVERYWHERE, POINTWISE, op
 from lehr.ops.rule import Spec
 
@@ -349,6 +350,9 @@ class logsigmoid:
 
     kind, rule, where, dtypes = POINTWISE, rule.floating("log_sigmoid"), NN, "float half"
     samples = _with()
+
+    def layout(spec, x):
+        return contiguous(spec.shape)
 
     def eager(np, x):
         return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))

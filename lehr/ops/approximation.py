@@ -287,7 +287,8 @@ def polygamma(n: int, x: Array) -> Array:
     if n == 0:
         return digamma(x)
     wide = x.astype(np.float64)
-    return ((-1.0) ** (n + 1) * _factorial(n) * zeta(np.full_like(wide, n + 1), wide)).astype(x.dtype)
+    scale = (-1.0) ** (n + 1) * _factorial(n)
+    return (scale * zeta(np.full_like(wide, n + 1), wide)).astype(x.dtype)
 
 
 def _bessel(x: Array, low: Sequence[float], high: Sequence[float], odd: bool) -> Array:

@@ -70,6 +70,10 @@ class clone:
     samples = sample.unary((3, 4), ())
 
 
+def _first_layout(spec, x, *rest):
+    return formatted(x, None)
+
+
 def _like_first(x, *rest) -> Spec:
     return Spec(tuple(x.shape), x.dtype, x.device)
 
@@ -78,7 +82,7 @@ def _like_first(x, *rest) -> Spec:
 class copy:
     """`src` broadcast and converted to the shape and dtype of `input`: what `copy_` stores."""
 
-    kind, where, exact = COMPOSITE, "inplace", True
+    kind, layout, where, exact = COMPOSITE, _first_layout, "inplace", True
 
     def rule(x, src, non_blocking=False):
         if rule.broadcast(tuple(x.shape), tuple(src.shape)) != tuple(x.shape):
@@ -106,7 +110,7 @@ class copy:
 class fill:
     """`value`, a number or a 0-d tensor, at every place of `input`."""
 
-    kind, where, exact = COMPOSITE, "function inplace", True
+    kind, layout, where, exact = COMPOSITE, _first_layout, "function inplace", True
 
     def rule(x, value):
         if rule.is_tensor(value) and len(value.shape):
@@ -139,7 +143,7 @@ class fill:
 class zero:
     """Zeros in the place of `input`: what `zero_` stores."""
 
-    kind, where, exact, rule = COMPOSITE, "inplace", True, _like_first
+    kind, rule, layout, where, exact = COMPOSITE, _like_first, _first_layout, "inplace", True
 
     def decomp(F, x):
         return F.full(x.shape, 0, dtype=x.dtype, device=x.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lehr.base import dtype as dt
 from lehr.ops import rule, sample
-from lehr.ops.registry import EVERYWHERE, HOST, POINTWISE, op
+from lehr.ops.registry import EVERYWHERE, POINTWISE, op
 from lehr.ops.rule import Spec
 
 HALVES = (0.5, 1.5, 2.5, -0.5, -1.5, -2.5)
@@ -193,7 +193,7 @@ LIMITS = {"float16": (-65504.0, 65504.0),
 class nextafter:
     """The next representable number from input toward other."""
 
-    kind, rule, where, nondiff, host = HOST, rule.binary, EVERYWHERE, True, True
+    kind, rule, where, nondiff, host = POINTWISE, rule.binary, EVERYWHERE, True, True
     dtypes, samples = "float", sample.binary()
 
     def eager(np, x, y):
@@ -204,7 +204,7 @@ class nextafter:
 class frexp:
     """input = mantissa * 2 ** exponent with mantissa in [0.5, 1); the exponent is int32."""
 
-    kind, where, nondiff, host = HOST, "function method", (1,), True
+    kind, where, nondiff, host = POINTWISE, "function method", (1,), True
     dtypes = "float half"
 
     def rule(x):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
+from lehr.ops.expand import pullback
 from lehr.ops.registry import Op
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Meta, Tensor
@@ -122,7 +123,7 @@ class Node:
                 "backward.")
         args = [_unpack(a, self) for a in self.args]
         g: Any = grads[0] if self.extra is None else tuple(grads)
-        made = self.op.vjp(Tensor.F, g, _unpack(self.out, self), *args)
+        made = pullback(Tensor.F, self.op, g, _unpack(self.out, self), tuple(args))
         if type(made) is not tuple and len(self.spread) == 1:
             made = (made,)
         flat: list[Any] = []
