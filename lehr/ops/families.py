@@ -21,6 +21,8 @@ FAMILIES = (
     "scatter",
     "assign",
     "masked",
+    "sort",
+    "dynamic",
     "exponential",
     "trigonometry",
     "rounding",

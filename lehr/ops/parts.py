@@ -1,0 +1,307 @@
+"""Functions over ops that return several tensors, or as many as the caller asked for.
+
+Each takes the bound registry `F` and PyTorch's arguments. They are no ops themselves: every part is
+a view or an op of its own, so aliasing, gradients and captures need nothing more. `PLACES` says under
+which public paths they stand, over ops of that name; `signature_of` gives the parameters without `F`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lehr.base import dtype as dt
+from lehr.base.proof import decide
+from lehr.ops import rule
+from lehr.ops.rule import Size, broadcast, dim_of, same
+
+Parts = tuple[Any, ...]
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+PLACES: dict[str, tuple[str, ...]] = {}
+BOTH = ("{}", "Tensor.{}")
+
+
+def part(*places: str, name: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function under public paths in which `{}` stands for its name."""
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = name or function.__name__
+        FUNCTIONS[own] = function
+        PLACES[own] = tuple(p.format(own) for p in places)
+        return function
+    return register
+
+
+def signature_of(name: str) -> inspect.Signature:
+    """The public parameters of a function of this module."""
+    made = inspect.signature(FUNCTIONS[name])
+    return made.replace(parameters=list(made.parameters.values())[1:])
+
+
+def sequence(given: Any) -> tuple[Any, ...]:
+    """Loose arguments, which may be one sequence."""
+    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+
+
+@part(*BOTH, "functional.{}")
+def split(F: Any, tensor: Any, split_size_or_sections: Any, dim: int = 0) -> Parts:
+    """Views of so many indices each (the last may be smaller), or of these sizes."""
+    if not isinstance(split_size_or_sections, int) and isinstance(split_size_or_sections, Sequence):
+        return split_with_sizes(F, tensor, split_size_or_sections, dim)
+    if not tensor.shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    place, step = dim_of(dim, len(tensor.shape)), split_size_or_sections
+    size = tensor.shape[place]
+    if decide(step, "<", 0):
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={step}")
+    if same(step, 0):
+        if not same(size, 0):
+            raise RuntimeError("split_size can only be 0 if dimension size is 0, but got dimension "
+                               f"size of {size}")
+        return (F.slice(tensor, place),)
+    starts = list(steps(size, step)) or [0]
+    return tuple(F.slice(tensor, place, a, a + step) for a in starts)
+
+
+def steps(size: Size, step: Size) -> Any:
+    """0, step, 2 step ... below `size`; a symbolic size is decided, one comparison a part."""
+    at: Size = 0
+    while decide(at, "<", size):
+        yield at
+        at = at + step
+
+
+@part(*BOTH)
+def split_with_sizes(F: Any, input: Any, split_sizes: Sequence[Size], dim: int = 0) -> Parts:
+    """Views of the given numbers of indices, which have to add up."""
+    if not input.shape:
+        raise RuntimeError("split_with_sizes expects at least a 1-dimensional tensor")
+    place = dim_of(dim, len(input.shape))
+    sizes = list(split_sizes)
+    if any(isinstance(n, int) and n < 0 for n in sizes):
+        raise RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, "
+                           f"but got split_sizes={sizes}")
+    ends: list[Any] = [0]
+    for n in sizes:
+        ends.append(ends[-1] + n)
+    if not same(ends[-1], input.shape[place]):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {input.shape[place]} (input "
+            f"tensor's size at dimension {place}), but got split_sizes={sizes}")
+    return tuple(F.slice(input, place, a, b) for a, b in zip(ends[:-1], ends[1:], strict=True))
+
+
+@part(*BOTH)
+def chunk(F: Any, input: Any, chunks: int, dim: int = 0) -> Parts:
+    """At most `chunks` views of one size (the last may be smaller)."""
+    if not input.shape:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    place = dim_of(dim, len(input.shape))
+    size = input.shape[place]
+    step = (size + (chunks - 1)) // chunks
+    if same(size, 0):
+        return tuple(F.slice(input, place) for _ in range(chunks))
+    return split(F, input, step, place)
+
+
+@part("{}")
+def unsafe_chunk(F: Any, input: Any, chunks: int, dim: int = 0) -> Parts:
+    return chunk(F, input, chunks, dim)
+
+
+@part("{}")
+def unsafe_split(F: Any, tensor: Any, split_size: Any, dim: int = 0) -> Parts:
+    return split(F, tensor, split_size, dim)
+
+
+@part(*BOTH)
+def tensor_split(F: Any, input: Any, indices_or_sections: Any, dim: int = 0) -> Parts:
+    """That many views of nearly one size, or views that begin at these indices."""
+    if not input.shape:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a "
+                           "tensor with 0 dims")
+    place = dim_of(dim, len(input.shape))
+    size, how = input.shape[place], indices_or_sections
+    if rule.is_tensor(how):
+        how = how.tolist() if len(how.shape) else int(how)
+    if isinstance(how, int):
+        if how <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {how}")
+        least, more = size // how, size % how
+        ends: list[Any] = [0]
+        for i in range(how):
+            longer = decide(more, ">", i)
+            ends.append(ends[-1] + (least + 1 if longer else least))
+        return tuple(F.slice(input, place, a, b) for a, b in zip(ends[:-1], ends[1:], strict=True))
+    marks = [0, *how, size]
+    return tuple(F.slice(input, place, a, b) for a, b in zip(marks[:-1], marks[1:], strict=True))
+
+
+def _split_along(F: Any, name: str, least: int, dim: int, input: Any, how: Any) -> Parts:
+    ndim = len(input.shape)
+    if ndim < least:
+        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but "
+                           f"got a tensor with {ndim} dimensions!")
+    if isinstance(how, int):
+        if how <= 0 or not same(input.shape[dim] % how, 0):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the "
+                f"dimension {input.shape[dim]} is not divisible by the split_size {how}!")
+    return tensor_split(F, input, how, dim)
+
+
+@part(*BOTH)
+def hsplit(F: Any, input: Any, indices_or_sections: Any) -> Parts:
+    dim = 0 if len(input.shape) == 1 else 1
+    return _split_along(F, "hsplit", 1, dim, input, indices_or_sections)
+
+
+@part(*BOTH)
+def vsplit(F: Any, input: Any, indices_or_sections: Any) -> Parts:
+    return _split_along(F, "vsplit", 2, 0, input, indices_or_sections)
+
+
+@part(*BOTH)
+def dsplit(F: Any, input: Any, indices_or_sections: Any) -> Parts:
+    return _split_along(F, "dsplit", 3, 2, input, indices_or_sections)
+
+
+@part(*BOTH)
+def unbind(F: Any, input: Any, dim: int = 0) -> Parts:
+    """A view of every index of `dim`."""
+    if not input.shape:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    place = dim_of(dim, len(input.shape))
+    return tuple(F.select(input, place, i) for i in steps(input.shape[place], 1))
+
+
+@part("{}")
+def split_copy(F: Any, input: Any, split_size: Any, dim: int = 0) -> Parts:
+    return tuple(map(F.clone, split(F, input, split_size, dim)))
+
+
+@part("{}")
+def split_with_sizes_copy(F: Any, input: Any, split_sizes: Any, dim: int = 0) -> Parts:
+    return tuple(map(F.clone, split_with_sizes(F, input, split_sizes, dim)))
+
+
+@part("{}")
+def unbind_copy(F: Any, input: Any, dim: int = 0) -> Parts:
+    return tuple(map(F.clone, unbind(F, input, dim)))
+
+
+@part("{}", "functional.{}")
+def broadcast_tensors(F: Any, *tensors: Any) -> Parts:
+    """Every tensor expanded to the common shape."""
+    tensors = sequence(tensors)
+    shape = broadcast(*(tuple(x.shape) for x in tensors)) if tensors else ()
+    return tuple(F.expand(x, shape) for x in tensors)
+
+
+@part("{}", "functional.{}")
+def meshgrid(F: Any, *tensors: Any, indexing: str | None = None) -> Parts:
+    """Coordinate grids of 1-d (or 0-d) tensors; indexing "ij" (the default) or "xy", which
+    exchanges the first two dimensions."""
+    tensors = sequence(tensors)
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError('torch.meshgrid: indexing must be one of "xy" or "ij", but received: '
+                           f"{indexing}")
+    for x in tensors:
+        if x.dtype is not tensors[0].dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+        if len(x.shape) > 1:
+            raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensor in the tensor list but "
+                               f"got shape {list(x.shape)}")
+    swap = indexing == "xy" and len(tensors) > 1
+    order = (tensors[1], tensors[0], *tensors[2:]) if swap else tensors
+    sizes = [x.shape[0] if x.shape else 1 for x in order]
+    grids = []
+    for i, x in enumerate(order):
+        shape = [1] * len(sizes)
+        shape[i] = sizes[i]
+        grids.append(F.expand(F.view(x, shape), sizes))
+    if swap:
+        grids = [F.transpose(x, 0, 1) for x in grids]
+        grids[:2] = grids[1::-1]
+    return tuple(grids)
+
+
+def _atleast(ndim: int) -> None:
+    def function(F: Any, *tensors: Any) -> Any:
+        many = len(tensors) != 1 or isinstance(tensors[0], (tuple, list))
+        made = tuple(getattr(F, f"atleast_{ndim}d")(x) for x in sequence(tensors))
+        return made if many else made[0]
+    function.__doc__ = f"Each tensor with at least {ndim} dimensions; one alone is not a tuple."
+    part("{}", name=f"atleast_{ndim}d")(function)
+
+
+for _ndim in (1, 2, 3):
+    _atleast(_ndim)
+
+
+@part(*BOTH, name="nonzero")
+def nonzero(F: Any, input: Any, *, as_tuple: bool = False) -> Any:
+    """Indices (n, ndim) of the elements that are not zero, or one vector a dimension."""
+    if not as_tuple:
+        return F.nonzero(input)
+    return unbind(F, F.nonzero(F.unsqueeze(input, 0) if not input.shape else input), 1)
+
+
+@part(*BOTH)
+def unique(F: Any, input: Any, sorted: bool = True, return_inverse: bool = False,
+           return_counts: bool = False, dim: int | None = None) -> Any:
+    """The different elements, or slices along `dim`, sorted; as asked: which one stands at each
+    place, and how often each occurs."""
+    return _asked(F.unique_all(input, dim), return_inverse, return_counts)
+
+
+@part(*BOTH)
+def unique_consecutive(F: Any, input: Any, return_inverse: bool = False,
+                       return_counts: bool = False, dim: int | None = None) -> Any:
+    """`unique` of runs of equal neighbours."""
+    return _asked(F.unique_consecutive_all(input, dim), return_inverse, return_counts)
+
+
+def _asked(made: Any, inverse: bool, counts: bool) -> Any:
+    picked = tuple(x for x, wanted in zip(made, (True, inverse, counts), strict=True) if wanted)
+    return picked if len(picked) > 1 else picked[0]
+
+
+@part("nn.functional.{}")
+def one_hot(F: Any, input: Any, num_classes: int = -1) -> Any:
+    """int64 (*input.shape, num_classes); -1: the largest class plus one, which breaks graphs."""
+    if num_classes == -1:
+        if any(isinstance(n, int) and n == 0 for n in input.shape):
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        num_classes = int(F.amax(input)) + 1
+    return F.one_hot(input, num_classes)
+
+
+@part("{}")
+def unravel_index(F: Any, indices: Any, shape: Any) -> Parts:
+    """The coordinates, in a tensor of `shape`, of flat row-major indices (which wrap around)."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(isinstance(n, int) and n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {list(sizes)}")
+    coordinates = []
+    for n in reversed(sizes):
+        coordinates.append(F.remainder(indices, n))
+        indices = F.floor_divide(indices, n)
+    return tuple(reversed(coordinates))
+
+
+def integer_indices(F: Any, indices: Sequence[Any]) -> list[Any]:
+    """Indices as the ops `index` and `index_put` take them: a bool or byte mask is replaced by one
+    vector for each of its dimensions (a graph break, its length is data)."""
+    out: list[Any] = []
+    for i in indices:
+        if i is not None and i.dtype in (dt.bool_, dt.uint8):
+            places = F.nonzero(i)
+            out.extend(F.select(places, 1, d) for d in range(len(i.shape)))
+        else:
+            out.append(i)
+    return out
