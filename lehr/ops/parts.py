@@ -1,8 +1,9 @@
 """Functions over ops that return several tensors, or as many as the caller asked for.
 
 Each takes the bound registry `F` and PyTorch's arguments. They are no ops themselves: every part is
-a view or an op of its own, so aliasing, gradients and captures need nothing more. `PLACES` says under
-which public paths they stand, over ops of that name; `signature_of` gives the parameters without `F`.
+a view or an op of its own, so aliasing, gradients and captures need nothing more. `PLACES` says
+under which public paths they stand, over ops of that name; `signature_of` gives the parameters
+without `F`.
 """
 
 from __future__ import annotations
