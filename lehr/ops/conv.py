@@ -15,7 +15,18 @@ import numpy
 
 from lehr.ops import layout as place
 from lehr.ops.contract import cast
-from lehr.ops.patch import Sizes, at, bordered, each, out_size, spread, taps, windows
+from lehr.ops.patch import (
+    Sizes,
+    at,
+    batched,
+    bordered,
+    each,
+    out_size,
+    spread,
+    taps,
+    typed,
+    windows,
+)
 from lehr.ops.registry import EXTERN, op
 from lehr.ops.rule import Spec, device_of, same
 
@@ -375,26 +386,6 @@ def _resolved(padding: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tu
     return tuple(t // 2 for t in total), tuple(t % 2 for t in total)
 
 
-def _batched(F: Any, x: Any, n: int, run: Any) -> Any:
-    """`run` on a batch; an image alone is a batch of one."""
-    return run(x) if x.ndim == n + 2 else F.squeeze(run(F.unsqueeze(x, 0)), 0)
-
-
-class _Image:
-    """The shape of a batch of one."""
-
-    def __init__(self, x: Any) -> None:
-        self.shape, self.dtype, self.device = (1, *x.shape), x.dtype, x.device
-
-
-def _typed(x: Any, n: int, rule: Any) -> Spec:
-    """`rule` of a batch, for a batch or an image alone."""
-    if len(x.shape) != n + 1:
-        return rule(x)
-    spec = rule(_Image(x))
-    return spec._replace(shape=spec.shape[1:])
-
-
 def _declare(n: int) -> tuple[Any, Any]:
     sizes = "int | list[int]"
 
@@ -418,7 +409,7 @@ def _declare(n: int) -> tuple[Any, Any]:
             return spec._replace(shape=(*spec.shape[:2],
                                         *(v + m for v,
                                           m in zip(spec.shape[2:], more, strict=True))))
-        return _typed(x, n, made)
+        return typed(x, n, made)
 
     @op(f"conv{n}d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: {sizes} = "
         f"1, padding: {sizes} | str = 0, dilation: {sizes} = 1, groups: int = 1) -> Tensor")
@@ -426,7 +417,7 @@ def _declare(n: int) -> tuple[Any, Any]:
         rule, amp, where = plain_rule, "lower", "nn function"
 
         def decomp(F: Any, x: Any, *rest: Any) -> Any:
-            return _batched(F, x, n, lambda t: plain(F, t, *rest))
+            return batched(F, x, n, lambda t: plain(F, t, *rest))
 
         def samples(s: Any) -> Any:
             size, kernel = (5, 6, 4)[:n], (3, 2, 2)[:n]
@@ -448,7 +439,7 @@ def _declare(n: int) -> tuple[Any, Any]:
     def transposed_rule(x: Any, w: Any, b: Any = None, stride: Any = 1, padding: Any = 0,
                         output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Spec:
         _fits(x, w, n, True)
-        return _typed(x, n, lambda t: _rule(t, w, b, stride, padding, dilation, True,
+        return typed(x, n, lambda t: _rule(t, w, b, stride, padding, dilation, True,
                                             output_padding, groups))
 
     @op(f"conv_transpose{n}d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: "
@@ -461,7 +452,7 @@ def _declare(n: int) -> tuple[Any, Any]:
                    groups: Any, dilation: Any) -> Any:
             s, p, d = _geometry("conv_transpose", n, stride, padding, dilation)
             extra = each(output_padding, n, "output_padding")
-            return _batched(F, x, n, lambda t: F.convolution(t, w, b, s, p, d, True, extra, groups))
+            return batched(F, x, n, lambda t: F.convolution(t, w, b, s, p, d, True, extra, groups))
 
         def samples(s: Any) -> Any:
             size, kernel = (3, 4, 3)[:n], (3, 2, 2)[:n]

@@ -35,6 +35,7 @@ FAMILIES = (
     "norm",
     "random",
     "attention",
+    "pool",
     "reduce",
     "statistic",
     "softmax",

@@ -30,6 +30,31 @@ def each(value: Any, n: int, name: str) -> tuple[Any, ...]:
     return made
 
 
+def batched(F: Any, x: Any, n: int, run: Any) -> Any:
+    """`run` on a batch of images of `n` dimensions; an image alone is a batch of one."""
+    if x.ndim == n + 2:
+        return run(x)
+    made = run(F.unsqueeze(x, 0))
+    return tuple(F.squeeze(t, 0) for t in made) if type(made) is tuple else F.squeeze(made, 0)
+
+
+class _One:
+    """The type of a batch of one."""
+
+    def __init__(self, x: Any) -> None:
+        self.shape, self.dtype, self.device = (1, *x.shape), x.dtype, x.device
+
+
+def typed(x: Any, n: int, rule: Any) -> Any:
+    """`rule` of a batch, for a batch or an image alone."""
+    if len(x.shape) != n + 1:
+        return rule(x)
+    spec = rule(_One(x))
+    if type(spec) is tuple:
+        return tuple(t._replace(shape=t.shape[1:]) for t in spec)
+    return spec._replace(shape=spec.shape[1:])
+
+
 def out_size(size: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     """How many windows fit."""
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1

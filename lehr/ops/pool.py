@@ -1,0 +1,726 @@
+"""Pooling: maxima, means and norms over windows, over given windows or over a given number of them.
+
+Every pool is a reduction of `patches`; its backward is `overlap`, a sum over the windows that hold
+an element, so that nothing is scattered. Adaptive windows number i of o over a size s are [i * s //
+o, ceil((i + 1) * s / o)). """
+
+from __future__ import annotations
+
+import math
+
+import numpy
+
+from lehr.base import dtype as dt
+from lehr.ops import layout as place
+from lehr.ops.patch import at, batched, bordered, each, spread, taps
+from lehr.ops.registry import INDEX, op
+from lehr.ops.rule import Spec, numel
+
+# Order of summation; torch sums half precision in it.
+TOLERANCE = {"float32": (1e-5, 1e-6), "float64": (1e-12, 1e-12), "float16": (1e-2, 1e-3),
+             "bfloat16": (5e-2, 1e-2)}
+
+
+def _layout(spec, x, *rest):
+    """Channels-last where the images are (and are not contiguous as well)."""
+    if place.is_channels_last(x.shape, x.strides) and not place.is_contiguous(x.shape, x.strides):
+        return place.channels_last(spec.shape)
+    return place.contiguous(spec.shape)
+
+
+def lowest(dtype):
+    """The number that loses against every other."""
+    if dtype.category == dt.FLOAT:
+        return float("-inf")
+    return int(numpy.iinfo(dtype.np).min) if dtype.category == dt.INT else False
+
+
+def _size(size, kernel, stride, padding, dilation, ceil):
+    """The number of windows; with `ceil`, the last may hang over, but starts inside."""
+    reach = size + 2 * padding - dilation * (kernel - 1) - 1
+    if not ceil:
+        return reach // stride + 1
+    many = (reach + stride - 1) // stride + 1
+    if isinstance(many, int) and isinstance(size, int) and (many - 1) * stride >= size + padding:
+        return many - 1
+    return many
+
+
+def _geometry(name, x, n, kernel, stride, padding, dilation, ceil):
+    """(kernel, out, stride, padding, dilation), checked."""
+    if len(x.shape) not in (n + 1, n + 2):
+        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) input, but got "
+                           f"{list(x.shape)}")
+    k = each(kernel, n, "kernel_size")
+    s = k if stride is None or stride == [] or stride == () else each(stride, n, "stride")
+    p, d = each(padding, n, "padding"), each(dilation, n, "dilation")
+    for values, least, what in ((k, 1, "kernel_size"), (s, 1, "stride"), (d, 1, "dilation")):
+        if any(v < least for v in values):
+            raise RuntimeError(f"{what} should be greater than zero, but got {list(values)}")
+    for a, b, c in zip(k, p, d, strict=True):
+        if b < 0 or 2 * b > c * (k[0] if n == 1 else a - 1) + (0 if n == 1 else 1):
+            raise RuntimeError("pad should be at most half of effective kernel size, but got "
+                               f"pad={b}, kernel_size={a} and dilation={c}")
+    out = [_size(*v, ceil) for v in zip(x.shape[-n:], k, s, p, d, strict=True)]
+    if any(isinstance(o, int) and o < 1 for o in out):
+        raise RuntimeError(f"Given input size: {tuple(x.shape[-n - 1:])}. Calculated output size: "
+                           f"{(x.shape[-n - 1], *out)}. Output size is too small")
+    return k, out, s, p, d
+
+
+def _positions(F, size, kernel, out, stride, padding, dilation, device):
+    """Along one dimension: the element at place t of window i, [kernel, out], and the first inside,
+    [out]."""
+    first = F.arange(out, device=device) * stride - padding
+    inside = F.where(first < 0, first + F.floor_divide(dilation - 1 - first, dilation) * dilation,
+                     first)
+    return F.unsqueeze(F.arange(kernel, device=device) * dilation, 1) + first, inside
+
+
+def _along(F, x, n, dim):
+    """[size] as the dimension `dim` of `n`."""
+    return F.reshape(x, tuple(x.shape[0] if i == dim else 1 for i in range(n)))
+
+
+# Maxima
+
+
+def _values_rule(x, kernel, out, *rest):
+    return Spec((*x.shape[:2], *out), x.dtype, x.device, x.dtype)
+
+
+def _window_samples(s):
+    yield s(s.any(2, 3, 6, 7), [2, 3], [3, 3], [2, 2], [0, 1], [1, 1])
+    yield s(s.f(2, 1, 6, 5, nonfinite=True), [2, 2], [4, 4], [1, 1], [0, 0], [2, 1])
+    yield s(s.any(2, 3, 7), [3], [5], [2], [1], [1])
+    yield s(s.f(1, 1, 3) * 0 - float("inf"), [2], [4], [1], [1], [1])
+    yield s(s.any(0, 3, 7), [3], [3], [2], [0], [1])
+
+
+@op("max_pool(input: Tensor, kernel: list[int], out: list[int], stride: list[int], padding: "
+    "list[int], dilation: list[int]) -> Tensor")
+class max_pool:
+    """The maxima [n, c, *out] of windows of [n, c, *size]; a NaN wins, padding never does."""
+
+    kind, rule, layout, where, exact = INDEX, _values_rule, _layout, "", True
+
+    def eager(np, x, kernel, out, stride, padding, dilation):
+        x = bordered(x, kernel, out, stride, padding, dilation, lowest(dt.of_numpy(x.dtype)))
+        best = None
+        for tap in taps(kernel):
+            part = x[at(tap, out, stride, dilation)]
+            best = part.copy() if best is None else np.maximum(best, part, out=best)
+        return best
+
+    def decomp(F, x, kernel, out, stride, padding, dilation):
+        many = F.patches(x, kernel, out, stride, padding, dilation, lowest(x.dtype))
+        return F.amax(many, tuple(range(2, 2 + len(kernel))))
+
+    def vjp(F, g, y, x, kernel, out, stride, padding, dilation):
+        places = F.max_pool_place(x, kernel, out, stride, padding, dilation)
+        return F.max_pool_grad(g, places, x.shape[2:], kernel, stride, padding, dilation)
+
+    def samples(s):
+        yield s(s.f(2, 3, 6, 7, unique=True), [2, 3], [3, 3], [2, 2], [0, 1], [1, 1])
+        yield s(s.f(2, 3, 7, unique=True), [3], [4], [2], [1], [1])
+        yield s(s.f(2, 1, 4, 4, 3, unique=True), [2, 2, 2], [2, 2, 1], [2] * 3, [0] * 3, [1] * 3)
+    dtypes = "float half"
+
+
+@op("max_pool_place(input: Tensor, kernel: list[int], out: list[int], stride: list[int], "
+    "padding: list[int], dilation: list[int]) -> Tensor")
+class max_pool_place:
+    """Where the maximum of each window lies: row-major in the image, the first of equals, as int64.
+    """
+
+    kind, layout, where, nondiff, samples = INDEX, _layout, "", True, _window_samples
+
+    def rule(x, kernel, out, *rest):
+        return Spec((*x.shape[:2], *out), dt.int64, x.device, x.dtype)
+
+    def eager(np, x, kernel, out, stride, padding, dilation):
+        size, n = x.shape[2:], len(kernel)
+        wide = bordered(x, kernel, out, stride, padding, dilation, lowest(dt.of_numpy(x.dtype)))
+        first, inside = [], []
+        for i, (o, s, p, d) in enumerate(zip(out, stride, padding, dilation, strict=True)):
+            low = np.arange(o) * s - p
+            shape = [-1 if i == j else 1 for j in range(n)]
+            first.append(low.reshape(shape))
+            inside.append(np.where(low < 0, low + (d - 1 - low) // d * d, low).reshape(shape))
+        best, found = None, np.empty((*x.shape[:2], *out), np.int64)
+        found[...] = _flat(inside, size)
+        for tap in taps(kernel):
+            part = wide[at(tap, out, stride, dilation)]
+            here = _flat([f + t * d for f, t, d in zip(first, tap, dilation, strict=True)], size)
+            if best is None:
+                best = np.full_like(part, lowest(dt.of_numpy(x.dtype)))
+            wins = (part > best) | ((part != part) & (best == best))
+            np.copyto(best, part, where=wins)
+            np.copyto(found, np.broadcast_to(here, found.shape), where=wins)
+        return found
+
+    def decomp(F, x, kernel, out, stride, padding, dilation):
+        n, size = len(kernel), x.shape[2:]
+        many = F.patches(x, kernel, out, stride, padding, dilation, lowest(x.dtype))
+        tap = F.argmax(F.reshape(many, (*x.shape[:2], math.prod(kernel), *out)), 2)
+        flat, left = 0, math.prod(kernel)
+        for i in range(n):
+            left //= kernel[i]
+            t = F.remainder(F.floor_divide(tap, left), kernel[i])
+            place, inside = _positions(F, size[i], kernel[i], out[i], stride[i], padding[i],
+                                       dilation[i],
+                                       x.device)
+            at_tap = t * dilation[i] + _along(F, F.select(place, 0, 0), n, i)
+            flat = flat * size[i] + F.maximum(at_tap, _along(F, inside, n, i))
+        return flat
+    dtypes = "float half int"
+
+
+def _flat(index, size):
+    """Row-major position of an index tuple of arrays."""
+    flat = 0
+    for i, s in zip(index, size, strict=True):
+        flat = flat * s + i
+    return flat
+
+
+@op("max_pool_grad(grad: Tensor, place: Tensor, size: list[int], kernel: list[int], stride: "
+    "list[int], padding: list[int], dilation: list[int]) -> Tensor")
+class max_pool_grad:
+    """Every window's gradient added to the element [n, c, *size] that was its maximum."""
+
+    kind, where = INDEX, ""
+
+    def rule(g, places, size, *rest):
+        return Spec((*g.shape[:2], *size), g.dtype, g.device)
+
+    def eager(np, g, places, size, kernel, stride, padding, dilation):
+        n, out = len(kernel), g.shape[2:]
+
+        class Columns:  # one tap of the windows at a time
+            shape, size, dtype = (*g.shape[:2], *kernel, *out), g.size, g.dtype
+
+            def __getitem__(self, key):
+                here = [(np.arange(o) * s - p
+                         + t * d).reshape([-1 if i == j else 1 for j in range(n)])
+                        for i, (t, o, s, p, d) in enumerate(zip(key[1: 1 + n], out, stride, padding,
+                                                                dilation, strict=True))]
+                return np.where(places == _flat(here, size), g, g.dtype.type(0))
+        return spread(Columns(), size, kernel, stride, padding, dilation)
+
+    def decomp(F, g, places, size, kernel, stride, padding, dilation):
+        n, out = len(kernel), g.shape[2:]
+        flat = 0
+        for i in range(n):
+            here, _ = _positions(F, size[i], kernel[i], out[i], stride[i], padding[i], dilation[i],
+                                 g.device)
+            shape = [1] * (2 * n)
+            shape[i], shape[n + i] = kernel[i], out[i]
+            flat = flat * size[i] + F.reshape(here, shape)
+        ones = (*g.shape[:2], *(1,) * n, *out)
+        hit = F.reshape(places, ones) == flat
+        return F.overlap(F.where(hit, F.reshape(g, ones), 0.0), size, stride, padding, dilation)
+
+    def vjp(F, g, out, grad, places, size, *rest):
+        flat = (*grad.shape[:2], numel(grad.shape[2:]))
+        rows = F.reshape(g, (*g.shape[:2], numel(size)))
+        return F.reshape(F.gather(rows, 2, F.reshape(places, flat)), tuple(grad.shape)), None
+
+    def samples(s):
+        for x, *rest in (((2, 3, 6, 7), [2, 3], [3, 3], [2, 2], [0, 1], [1, 1]),
+                         ((2, 3, 7), [3], [7], [1], [1], [1])):
+            places = max_pool_place.eager(numpy, s.random.standard_normal(x), *rest)
+            yield s(s.f(*x[:2], *rest[1]), places, list(x[2:]), rest[0], *rest[2:])
+    dtypes = "float"
+
+
+def _declare_max(n):
+    sizes = "int | list[int]"
+    params = (f"input: Tensor, kernel_size: {sizes}, stride: {sizes} | None = None, padding: "
+              f"{sizes} = 0, dilation: {sizes} = 1, ceil_mode: bool = False")
+
+    def prepared(x, kernel, stride, padding, dilation, ceil):
+        return _geometry(f"max_pool{n}d", x, n, kernel, stride, padding, dilation, ceil)
+
+    def made(x, kernel, stride=None, padding=0, dilation=1, ceil=False):
+        out = prepared(x, kernel, stride, padding, dilation, ceil)[1]
+        return Spec((*x.shape[:-n], *out), x.dtype, x.device)
+
+    @op(f"max_pool{n}d({params}) -> Tensor")
+    class pool:
+        """Maxima of windows; implicit padding never wins."""
+
+        rule, where = made, "nn function"
+
+        def decomp(F, x, *rest):
+            window = prepared(x, *rest)
+            return batched(F, x, n, lambda t: F.max_pool(t, *window))
+
+        def samples(s):
+            size = (7, 6, 5)[:n]
+            yield s(s.f(2, 3, *size, unique=True), 2)
+            yield s(s.f(3, *size, unique=True), 3, 2, 1, ceil_mode=True)
+            yield s(s.f(2, 3, *size, unique=True), [2] * n, stride=[1] * n, dilation=2)
+            yield s(s.f(2, 3, *size, nonfinite=True), 2, 1)
+            yield s.raises(RuntimeError, s.f(2, 3, *size), 2, padding=2)
+            yield s.raises(RuntimeError, s.f(2, 3, *size), 9)
+        dtypes = "float half"
+
+    @op(f"max_pool{n}d_with_indices({params}) -> tuple[Tensor, Tensor]")
+    class indexed:
+        """Maxima of windows, and where they lie in the image (row-major, int64)."""
+
+        where, nondiff = "nn", (1,)
+
+        def rule(x, *rest):
+            spec = made(x, *rest)
+            return spec, spec._replace(dtype=dt.int64)
+
+        def decomp(F, x, *rest):
+            window = prepared(x, *rest)
+            return batched(F, x, n,
+                           lambda t: (F.max_pool(t, *window), F.max_pool_place(t, *window)))
+
+        def samples(s):
+            size = (7, 6, 5)[:n]
+            yield s(s.f(2, 3, *size, unique=True), 2)
+            yield s(s.f(3, *size, unique=True), 3, 2, 1, ceil_mode=True)
+        dtypes = "float"
+    return pool, indexed
+
+
+# Sums and means
+
+
+@op("window_sum(input: Tensor, kernel: list[int], out: list[int], stride: list[int], padding: "
+    "list[int]) -> Tensor")
+class window_sum:
+    """The sums [n, c, *out] of windows of [n, c, *size]; there are zeros outside."""
+
+    kind, rule, layout, where, tolerance = INDEX, _values_rule, _layout, "", TOLERANCE
+
+    def eager(np, x, kernel, out, stride, padding):
+        ones = (1,) * len(kernel)
+        x = bordered(x, kernel, out, stride, padding, ones)
+        total = None
+        for tap in taps(kernel):
+            part = x[at(tap, out, stride, ones)]
+            total = part.copy() if total is None else np.add(total, part, out=total)
+        return total
+
+    def decomp(F, x, kernel, out, stride, padding):
+        n = len(kernel)
+        return F.sum(F.patches(x, kernel, out, stride, padding, (1,) * n), tuple(range(2, 2 + n)))
+
+    def vjp(F, g, y, x, kernel, out, stride, padding):
+        n = len(kernel)
+        g = F.reshape(g, (*g.shape[:2], *(1,) * n, *out))
+        g = F.expand(g, (*g.shape[:2], *kernel, *out))
+        return F.overlap(g, x.shape[2:], stride, padding, (1,) * n)
+
+    def samples(s):
+        yield s(s.f(2, 3, 6, 7), [2, 3], [3, 3], [2, 2], [0, 1])
+        yield s(s.f(2, 3, 7), [3], [5], [2], [1])
+        yield s(s.f(0, 3, 7), [3], [3], [2], [0])
+    dtypes = "float half"
+
+
+def _divisor(F, x, n, window, include, override):
+    """How many elements each window counts: a number, or a tensor that broadcasts over [*out]."""
+    kernel, out, stride, padding, _ = window
+    size = x.shape[-n:]
+    if override is not None:
+        return override
+    fits = all(isinstance(o, int) and isinstance(z, int) and (o - 1) * s + k <= z + 2 * p for o, s,
+               k, z, p
+               in zip(out, stride, kernel, size, padding, strict=True))
+    if fits and (include or not any(padding)):
+        return math.prod(kernel)
+    count = None
+    for i in range(n):
+        first = F.arange(out[i], device=x.device) * stride[i] - padding[i]
+        last = F.clamp_max(first + kernel[i], size[i] + padding[i])
+        if not include:
+            first, last = F.clamp_min(first, 0), F.clamp_max(last, size[i])
+        many = _along(F, last - first, n, i)
+        count = many if count is None else count * many
+    return F.to_dtype(count, x.dtype)
+
+
+def _declare_avg(n):
+    sizes = "int | list[int]"
+    more = ", divisor_override: int | None = None" if n > 1 else ""
+
+    def prepared(x, kernel, stride, padding, ceil):
+        return _geometry(f"avg_pool{n}d", x, n, kernel, stride, padding, 1, ceil)
+
+    @op(f"avg_pool{n}d(input: Tensor, kernel_size: {sizes}, stride: {sizes} | None = None, "
+        f"padding: {sizes} = 0, ceil_mode: bool = False, count_include_pad: bool = True{more}) -> "
+        "Tensor")
+    class pool:
+        """Means of windows; `count_include_pad` counts the padding, `divisor_override` replaces the
+        count."""
+
+        where, tolerance = "nn function" if n == 1 else "nn", TOLERANCE
+
+        def rule(x, kernel, stride=None, padding=0, ceil=False, include=True, override=None):
+            if override == 0:
+                raise RuntimeError("divisor must be not zero")
+            if x.dtype.category != dt.FLOAT:
+                raise NotImplementedError(f'"avg_pool{n}d" not implemented for \'{x.dtype}\'')
+            out = prepared(x, kernel, stride, padding, ceil)[1]
+            return Spec((*x.shape[:-n], *out), x.dtype, x.device, x.dtype)
+
+        def decomp(F, x, kernel, stride, padding, ceil, include, override=None):
+            window = prepared(x, kernel, stride, padding, ceil)
+            many = _divisor(F, x, n, window, include, override)
+            return batched(F, x, n, lambda t: F.window_sum(t, *window[:4]) / many)
+
+        def samples(s):
+            size = (7, 6, 5)[:n]
+            yield s(s.f(2, 3, *size), 2)
+            yield s(s.f(3, *size), 3, 2, 1, ceil_mode=True)
+            yield s(s.f(2, 3, *size), [3] * n, 2, [1] * n, count_include_pad=False)
+            yield s(s.f(2, 3, *size), 3, 2, 1, True, False)
+            if n > 1:
+                yield s(s.f(2, 3, *size), 2, divisor_override=3)
+                yield s.raises(RuntimeError, s.f(2, 3, *size), 2, divisor_override=0)
+            yield s.raises(RuntimeError, s.f(2, 3, *size), 2, padding=2)
+            yield s.raises(RuntimeError, s.f(2, 3, *size), 9)
+        dtypes = "float half"
+    if n == 1:  # one parameter fewer
+        rule, decomp = pool.rule, pool.decomp
+        pool.rule = lambda *bound: rule(*bound)
+        pool.decomp = lambda *bound: decomp(*bound)
+    return pool
+
+
+def _declare_lp(n):
+    sizes = "int | list[int]"
+
+    @op(f"lp_pool{n}d(input: Tensor, norm_type: float, kernel_size: {sizes}, stride: {sizes} | "
+        "None = None, ceil_mode: bool = False) -> Tensor")
+    class pool:
+        """The p-norm of windows, without absolute values: (sum x ** p) ** (1 / p)."""
+
+        where, tolerance = "nn", {"float32": (1e-5, 1e-5)}
+
+        def rule(x, norm_type, kernel, stride=None, ceil=False):
+            out = _geometry(f"lp_pool{n}d", x, n, kernel, stride, 0, 1, ceil)[1]
+            return Spec((*x.shape[:-n], *out), x.dtype, x.device, x.dtype)
+
+        def decomp(F, x, norm_type, kernel, stride, ceil):
+            mean = getattr(F, f"avg_pool{n}d")(F.pow(x, norm_type), kernel, stride, 0, ceil)
+            whole = math.prod(each(kernel, n, "kernel_size"))
+            return F.pow(F.sign(mean) * F.relu(F.abs(mean)) * whole, 1 / norm_type)
+
+        def samples(s):
+            size = (7, 6, 5)[:n]
+            yield s(s.f(2, 3, *size, pos=True), 2, 2)
+            yield s(s.f(3, *size, pos=True), 3.0, 3, 2, ceil_mode=True)
+        dtypes = "float"
+    return pool
+
+
+for _n in (1, 2, 3):
+    _declare_max(_n)
+    _declare_avg(_n)
+    _declare_lp(_n)
+
+
+# A given number of windows
+
+
+def _bounds(size, out):
+    """numpy: first and last + 1 of every window."""
+    i = numpy.arange(out)
+    return i * size // out, -(-(i + 1) * size // out)
+
+
+def _longest(size, out):
+    """The size of the largest window (an upper bound where sizes are symbolic)."""
+    if isinstance(size, int) and isinstance(out, int):
+        first, last = _bounds(size, out)
+        return int((last - first).max(initial=0))
+    return (size + out - 1) // out + 1
+
+
+@op("adaptive_sum(input: Tensor, out: list[int]) -> Tensor")
+class adaptive_sum:
+    """The sums [n, c, *out] over adaptive windows of [n, c, *size].
+
+    Element h is in window i of o over s exactly if i is in window h of s over o, so this is its own
+    adjoint with the sizes exchanged.
+    """
+
+    kind, where, tolerance = INDEX, "", TOLERANCE
+
+    def rule(x, out):
+        return Spec((*x.shape[:2], *out), x.dtype, x.device, x.dtype)
+
+    def eager(np, x, out):
+        for axis, o in enumerate(out, 2):
+            shape = list(x.shape)
+            first, last = _bounds(shape[axis], o)
+            shape[axis] = 1
+            x = np.concatenate((x, np.zeros(shape, x.dtype)), axis)  # so that an end is an index
+            if not x.size or not o:
+                shape[axis] = o
+                x = np.zeros(shape, x.dtype)
+                continue
+            x = np.add.reduceat(x, np.stack((first, last), 1).reshape(-1), axis)
+            x = x[(slice(None),) * axis + (slice(None, None, 2),)]
+        return x
+
+    def lower(L, idx, x, out):
+        size = L.shape(x)[2:]
+
+        def inner(k):
+            place = [i * s // o + t for i, s, o, t in zip(idx[2:], size, out, k, strict=True)]
+            inside = [(h, 0, ((i + 1) * s + o - 1) // o)
+                      for h, i, s, o in zip(place, idx[2:], size, out, strict=True)]
+            value = L.at(x, (*idx[:2], *place), mask=L.inside(tuple(inside)),
+                         other=L.const(0, x.dtype))
+            return L.cast(value, x.dtype.wide)
+        extents = tuple(_longest(s, o) for s, o in zip(size, out, strict=True))
+        return L.cast(L.reduce("sum", extents, inner), x.dtype)
+
+    def vjp(F, g, y, x, out):
+        return F.adaptive_sum(g, x.shape[2:])
+
+    def samples(s):
+        yield s(s.f(2, 3, 7, 5), [3, 4])
+        yield s(s.f(2, 3, 4), [7])
+        yield s(s.f(0, 3, 4), [2])
+    dtypes = "float half"
+
+
+def _outputs(name, x, n, output_size):
+    """The output sizes with None as the input's."""
+    if len(x.shape) not in (n + 1, n + 2):
+        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D tensor, but got {list(x.shape)}")
+    made = output_size if isinstance(output_size, (list, tuple)) else [output_size] * n
+    if len(made) != n:
+        raise RuntimeError(f"{name}: output_size must be {n} sizes, got {list(made)}")
+    made = [x.shape[d - n] if o is None else o for d, o in enumerate(made)]
+    if any(isinstance(o, int) and o < 0 for o in made):
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0, "
+                           f"but got {made}")
+    return made
+
+
+def _divides(size, out):
+    return all(isinstance(s, int) and isinstance(o, int) and o and s % o == 0
+               for s, o in zip(size, out, strict=True))
+
+
+def _declare_adaptive(n):
+    sizes = "int | None" if n == 1 else "int | list[int | None] | None"
+
+    def adaptive(name):
+        def made(x, output_size):
+            return Spec((*x.shape[:-n], *_outputs(name, x, n, output_size)), x.dtype, x.device)
+        return made
+
+    @op(f"adaptive_avg_pool{n}d(input: Tensor, output_size: {sizes}) -> Tensor")
+    class mean:
+        """Means over `output_size` windows a dimension; None keeps the size."""
+
+        where, tolerance = "nn function" if n == 1 else "nn", TOLERANCE
+
+        def rule(x, output_size):
+            spec = adaptive(f"adaptive_avg_pool{n}d")(x, output_size)
+            return spec._replace(compute=x.dtype)
+
+        def decomp(F, x, output_size):
+            out, size = _outputs("adaptive_avg_pool", x, n, output_size), x.shape[-n:]
+            if _divides(size, out):
+                split = [v for s, o in zip(size, out, strict=True) for v in (o, s // o)]
+                head = tuple(x.shape[:-n])
+                dims = tuple(len(head) + 2 * i + 1 for i in range(n))
+                return F.mean(F.reshape(x, (*head, *split)), dims)
+            count = None
+            for i, (s, o) in enumerate(zip(size, out, strict=True)):
+                k = F.arange(o, device=x.device)
+                many = F.floor_divide((k + 1) * s + (o - 1), o) - F.floor_divide(k * s, o)
+                many = _along(F, many, n, i)
+                count = many if count is None else count * many
+            count = F.to_dtype(count, x.dtype)
+            return batched(F, x, n, lambda t: F.adaptive_sum(t, out) / count)
+
+        def samples(s):
+            size = (6, 7, 4)[:n]
+            yield s(s.f(2, 3, *size), 1)
+            yield s(s.f(3, *size), 2)
+            yield s(s.f(2, 3, *size), 5)
+            if n > 1:
+                yield s(s.f(2, 3, *size), [None, 3, 2][:n])
+            yield s.raises(RuntimeError, s.f(3), 2)
+        dtypes = "float half"
+
+    def indices(F, x, out):
+        return batched(F, x, n, lambda t: F.adaptive_max_place(t, out))
+
+    def gathered(F, x, places):
+        rows = F.reshape(x, (*x.shape[:-n], numel(x.shape[-n:])))
+        flat = F.reshape(places, (*x.shape[:-n], numel(places.shape[-n:])))
+        return F.reshape(F.gather(rows, -1, flat), tuple(places.shape))
+
+    @op(f"adaptive_max_pool{n}d(input: Tensor, output_size: {sizes}) -> Tensor")
+    class top:
+        """Maxima over `output_size` windows a dimension; None keeps the size."""
+
+        where, rule = "nn" if n > 1 else "nn", adaptive(f"adaptive_max_pool{n}d")
+
+        def decomp(F, x, output_size):
+            return gathered(F, x, indices(F, x, _outputs("adaptive_max_pool", x, n, output_size)))
+
+        def samples(s):
+            size = (6, 7, 4)[:n]
+            for output_size in (1, 2, 5):
+                yield s(s.f(2, 3, *size, unique=True), output_size)
+            yield s(s.f(3, *size, unique=True), 3)
+        dtypes = "float half"
+
+    @op(f"adaptive_max_pool{n}d_with_indices(input: Tensor, output_size: {sizes}) -> "
+        "tuple[Tensor, Tensor]")
+    class indexed:
+        """Maxima over adaptive windows, and where they lie in the image (row-major, int64)."""
+
+        where, nondiff = "nn", (1,)
+
+        def rule(x, output_size):
+            spec = adaptive(f"adaptive_max_pool{n}d")(x, output_size)
+            return spec, spec._replace(dtype=dt.int64)
+
+        def decomp(F, x, output_size):
+            places = indices(F, x, _outputs("adaptive_max_pool", x, n, output_size))
+            return gathered(F, x, places), places
+
+        def samples(s):
+            yield s(s.f(2, 3, *(6, 7, 4)[:n], unique=True), 2)
+        dtypes = "float"
+    return mean, top, indexed
+
+
+@op("adaptive_max_place(input: Tensor, out: list[int]) -> Tensor")
+class adaptive_max_place:
+    """Where the maximum of each adaptive window lies: row-major in the image, the first of equals.
+    """
+
+    kind, where, nondiff = INDEX, "", True
+
+    def rule(x, out):
+        return Spec((*x.shape[:2], *out), dt.int64, x.device, x.dtype)
+
+    def eager(np, x, out):
+        size, n = x.shape[2:], len(out)
+        index, valid = [], []
+        for i, (s, o) in enumerate(zip(size, out, strict=True)):
+            first, last = _bounds(s, o)
+            place = first[:, None] + np.arange(_longest(s, o))
+            shape = [1] * (2 * n)
+            shape[i], shape[n + i] = place.shape
+            valid.append((place < last[:, None]).reshape(shape))
+            index.append(np.minimum(place, s - 1).reshape(shape))
+        values = x[(slice(None), slice(None), *index)]
+        inside = valid[0]
+        for v in valid[1:]:
+            inside = inside & v
+        inside = np.broadcast_to(inside, values.shape[2:])
+        values = np.where(inside, values, lowest(dt.of_numpy(x.dtype)))
+        flat = np.broadcast_to(_flat(index, size), values.shape[2:])
+        flat = flat.reshape(*out, -1)
+        values = values.reshape(*x.shape[:2], *out, flat.shape[-1])
+        # the first place of a window is inside it, so that a window of nothing but -inf gives that
+        best = np.argmax(values, -1)
+        return np.take_along_axis(np.broadcast_to(flat, values.shape), best[..., None], -1)[..., 0]
+
+    def lower(L, idx, x, out):
+        size = L.shape(x)[2:]
+        far = L.const((1 << 63) - 1, dt.int64)
+
+        def inner(k):
+            place = [i * s // o + t for i, s, o, t in zip(idx[2:], size, out, k, strict=True)]
+            inside = L.inside(tuple((h, 0, ((i + 1) * s + o - 1) // o)
+                                    for h, i, s, o in zip(place, idx[2:], size, out, strict=True)))
+            value = L.at(x, (*idx[:2], *place), mask=inside,
+                         other=L.const(lowest(x.dtype), x.dtype))
+            return value, L.select(inside, L.iota(_flat(place, size), dt.int64), far)
+        extents = tuple(_longest(s, o) for s, o in zip(size, out, strict=True))
+        return L.reduce("argmax", extents, inner)[1]
+
+    def samples(s):
+        yield s(s.any(2, 3, 7, 5), [3, 4])
+        yield s(s.f(2, 3, 4), [7])
+        yield s(s.f(2, 3, 5) * 0 - float("inf"), [2])
+    dtypes = "float half int"
+
+
+for _n in (1, 2, 3):
+    _declare_adaptive(_n)
+
+
+# Unpooling
+
+
+def _declare_unpool(n):
+    sizes = "int | list[int]"
+
+    def size_of(x, kernel, stride, padding, output_size):
+        k = each(kernel, n, "kernel_size")
+        s = k if stride is None or stride in ([], ()) else each(stride, n, "stride")
+        p = each(padding, n, "padding")
+        plain = [(i - 1) * b - 2 * c + a for i, a, b, c in zip(x.shape[-n:], k, s, p, strict=True)]
+        if output_size is None:
+            return plain
+        made = list(output_size)[-n:]
+        for have, want, b in zip(made, plain, s, strict=True):
+            if not want - b < have < want + b:
+                raise ValueError(f'invalid output_size "{made}" (dim sizes must lie around {plain}, less '
+                                 f"than the stride {list(s)} away)")
+        return made
+
+    @op(f"max_unpool{n}d(input: Tensor, indices: Tensor, kernel_size: {sizes}, stride: {sizes} | "
+        f"None = None, padding: {sizes} = 0, output_size: list[int] | None = None) -> Tensor")
+    class unpool:
+        """Puts values back to where `max_pool` found them, among zeros."""
+
+        where = "nn"
+
+        def rule(x, indices, kernel, stride=None, padding=0, output_size=None):
+            if len(x.shape) not in (n + 1, n + 2):
+                raise RuntimeError(f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d "
+                                   f"Tensor, but got a tensor with {len(x.shape)} dimensions.")
+            if tuple(x.shape) != tuple(indices.shape):
+                raise RuntimeError("Expected shape of indices to be same as that of the input "
+                                   f"tensor ({list(x.shape)}) but got indices tensor with shape: "
+                                   f"{list(indices.shape)}")
+            size = size_of(x, kernel, stride, padding, output_size)
+            return Spec((*x.shape[:-n], *size), x.dtype, x.device)
+
+        def decomp(F, x, indices, kernel, stride, padding, output_size):
+            size = size_of(x, kernel, stride, padding, output_size)
+            head, many = tuple(x.shape[:-n]), numel(x.shape[-n:])
+            zeros = F.full((*head, numel(size)), 0, dtype=x.dtype, device=x.device)
+            made = F.scatter(zeros, -1, F.reshape(indices, (*head, many)),
+                             F.reshape(x, (*head, many)))
+            return F.reshape(made, (*head, *size))
+
+        def samples(s):
+            x = s.f(2, 3, *(4, 6, 4)[:n], unique=True)
+            window = ([2] * n, [v // 2 for v in x.shape[2:]], [2] * n, [0] * n, [1] * n)
+            wide = x.astype(numpy.float64)
+            places = max_pool_place.eager(numpy, wide, *window)
+            yield s(max_pool.eager(numpy, wide, *window).astype(x.dtype), places, 2)
+            yield s(max_pool.eager(numpy, wide, *window).astype(x.dtype)[0], places[0], 2,
+                    output_size=list(x.shape[2:]))
+            yield s.raises(ValueError, x, numpy.zeros(x.shape, numpy.int64), 2,
+                           output_size=[99] * n)
+        dtypes = "float"
+    return unpool
+
+
+for _n in (1, 2, 3):
+    _declare_unpool(_n)
+
