@@ -22,23 +22,6 @@ def unchanged(x: Any, *rest: Any) -> Spec:
     return like(x, x.shape)
 
 
-def preserved(spec: Spec, x: Any, *rest: Any) -> Shape:
-    """Strides of a result that keeps the layout of its first operand."""
-    return layout.preserve(tuple(x.shape), tuple(x.strides))
-
-
-def suggested(spec: Spec, x: Any, *rest: Any) -> Shape:
-    """Channels-last strides where the first operand has them, else row-major."""
-    shape = tuple(spec.shape)
-    return layout.channels_last(shape) if prefers_channels(x) else layout.contiguous(shape)
-
-
-def prefers_channels(x: Any) -> bool:
-    """A 4-d or 5-d tensor whose strides are channels-last and not also row-major."""
-    what = tuple(x.shape), tuple(x.strides)
-    return layout.is_channels_last(*what) and not layout.is_contiguous(*what)
-
-
 def _flipped(dims: Sequence[int], ndim: int) -> frozenset[int]:
     places = [dim_of(d, ndim) for d in dims]
     if len(set(places)) != len(places):
@@ -56,7 +39,7 @@ def _flip_rule(x: Any, dims: Any) -> Spec:
 class flip:
     """Dimensions reversed, in new memory."""
 
-    kind, rule, layout, exact = INDEX, _flip_rule, preserved, True
+    kind, rule, layout, exact = INDEX, _flip_rule, layout.preserved, True
 
     def eager(np: Any, x: Any, dims: Any) -> Any:
         back = _flipped(dims, x.ndim)
@@ -133,7 +116,7 @@ def _roll_rule(x: Any, shifts: Any, dims: Any) -> Spec:
 
 
 def _roll_layout(spec: Spec, x: Any, shifts: Any, dims: Any) -> Shape:
-    return layout.contiguous(tuple(x.shape)) if not ints(dims) else suggested(spec, x)
+    return layout.contiguous(tuple(x.shape)) if not ints(dims) else layout.suggested(spec, x)
 
 
 @op("roll(input: Tensor, shifts: int | list[int], dims: int | list[int] = ()) -> Tensor")

@@ -9,8 +9,7 @@ from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.base.index import delinearize
-from lehr.ops import execute, rule
-from lehr.ops.arrange import preserved
+from lehr.ops import execute, layout, rule
 from lehr.ops.index import (
     INTS,
     TAKEN,
@@ -184,7 +183,7 @@ class index_copy:
 class index_fill:
     """The slices of a copy of `input` at `index` filled with a number or a 0-d tensor."""
 
-    kind, where, layout, exact = INDEX, "function method inplace", preserved, True
+    kind, where, layout, exact = INDEX, "function method inplace", layout.preserved, True
     scatter = _lowered_slices("set", wrap=True)
 
     def rule(x: Any, dim: int, index: Any, value: Any) -> Spec:
@@ -248,9 +247,10 @@ class index_reduce:
 
     def samples(s: Any) -> Any:
         unique = {"unique": True} if s.dtype.category == dt.FLOAT else {}
+        other = {**unique, "domain": (-2.9, 2.9)} if unique else {}
         for reduce in KINDS[1:]:
-            yield s(s.any(3, 4, **unique), 0, s.i(5, high=3), s.any(5, 4, **unique), reduce)
-            yield s(s.any(3, 4, **unique), 1, s.i(2, high=4), s.any(3, 2, **unique), reduce,
+            yield s(s.any(3, 4, **unique), 0, s.i(5, high=3), s.any(5, 4, **other), reduce)
+            yield s(s.any(3, 4, **unique), 1, s.i(2, high=4), s.any(3, 2, **other), reduce,
                     include_self=False)
         yield s.raises(RuntimeError, s.any(3), 0, s.i(2), s.any(2), "sum")
 
@@ -276,6 +276,7 @@ class put_op:
     """Elements of a copy of `input`, flattened in row-major order, replaced or added to."""
 
     kind, rule, where = INDEX, _put_rule, "function method inplace"
+    layout = layout.preserved
 
     def eager(np: Any, x: Any, index: Any, source: Any, accumulate: bool) -> Any:
         out = np.array(x, order="C")
@@ -335,7 +336,8 @@ def _index_put_rule(x: Any, indices: Any, values: Any, accumulate: bool) -> Spec
 class index_put:
     """A copy of `input` with `values`, broadcast, stored at (or added to) `input[indices]`."""
 
-    kind, rule, layout, where = INDEX, _index_put_rule, preserved, "function method inplace"
+    kind, rule, where = INDEX, _index_put_rule, "function method inplace"
+    layout = layout.preserved
 
     def eager(np: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
         out, at = np.array(x, order="C"), numpy_indices(np, x.shape, indices)

@@ -21,16 +21,11 @@ from lehr.ops.view import like
 BREAK = "data-dependent-size"
 
 
-def _columns(spec: Spec, x: Any) -> Shape:
-    """PyTorch stores the coordinates of one dimension next to each other."""
-    return (1, max(spec.shape[0], 1))
-
-
 @op("nonzero(input: Tensor) -> Tensor")
 class nonzero:
     """The indices (n, input.ndim), int64, of the elements that are not zero; NaN is not zero."""
 
-    kind, layout, host, breaks, nondiff, exact = INDEX, _columns, True, BREAK, True, True
+    kind, host, breaks, nondiff, exact = INDEX, True, BREAK, True, True
 
     def rule(x: Any) -> Spec:
         return Spec((None, len(x.shape)), dt.int64, x.device)
@@ -38,7 +33,7 @@ class nonzero:
     def eager(np: Any, x: Any) -> Any:
         if not x.ndim:
             return np.zeros((int(x != 0), 0), np.int64)
-        return np.stack(np.nonzero(x != 0), 1)
+        return np.stack(np.nonzero(x != 0)).T  # as PyTorch stores it: one dimension after the other
 
     def samples(s: Any) -> Any:
         yield s(s.any(3, 4))

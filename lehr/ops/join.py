@@ -7,7 +7,6 @@ from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.ops import layout, rule
-from lehr.ops.arrange import prefers_channels
 from lehr.ops.registry import COMPOSITE, INDEX, op
 from lehr.ops.rule import Shape, Size, Spec, device_of, dim_of, numel, same
 from lehr.ops.slice import add_at, put
@@ -63,7 +62,7 @@ def _cat_rule(tensors: Any, dim: int) -> Spec:
 
 def _cat_layout(spec: Spec, tensors: Any, dim: int) -> Shape:
     shape = tuple(spec.shape)
-    if all(prefers_channels(x) for x in tensors):
+    if all(layout.prefers_channels(x) for x in tensors):
         return layout.channels_last(shape)
     return layout.contiguous(shape)
 

@@ -1,6 +1,7 @@
 """Eager layouts: the strides PyTorch gives to results, computed from shapes and strides alone.
 
-Strides are in elements. A rule here sees no data, so eager tensors and captured ones get the same layout.
+Strides are in elements. A rule here sees no data, so eager tensors and captured ones get the same
+layout.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def _compare(a: Any, b: Any) -> int:
 def pointwise(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
     """Strides of an elementwise result, from each tensor operand's (shape, strides).
 
-    PyTorch's TensorIterator: equal dense layouts are kept; otherwise dimensions are ordered by the first
-    operand that tells two of them apart.
+    PyTorch's TensorIterator: equal dense layouts are kept; otherwise dimensions are ordered by the
+    first operand that tells two of them apart.
     """
     alike = all(s == shape for s, _ in operands)
     if alike:
@@ -155,8 +156,42 @@ def preserve(shape: Shape, strides: Shape) -> Shape:
     return tuple(strides) if is_dense(shape, strides) else pointwise(shape, [(shape, strides)])
 
 
+# Layouts as declarations hold them: the strides of a result from its spec and the bound arguments.
+
+def preserved(spec: Any, x: Any, *rest: Any) -> Shape:
+    """The layout of the first operand, made dense."""
+    return preserve(tuple(x.shape), tuple(x.strides))
+
+
+def cloned(spec: Any, x: Any, *rest: Any) -> Shape:
+    """The strides of the first operand, gaps included, unless elements of it may share memory."""
+    held = sorted((st, n) for st, n in zip(x.strides, x.shape, strict=True) if not _is_one(n))
+    end: Any = 1
+    for stride, size in held:
+        if _compare(stride, end) < 0:
+            return preserved(spec, x)
+        end = stride * size
+    return tuple(x.strides)
+
+
+def suggested(spec: Any, x: Any, *rest: Any) -> Shape:
+    """Channels-last where the first operand is, else row-major."""
+    shape = tuple(spec.shape)
+    return channels_last(shape) if prefers_channels(x) else contiguous(shape)
+
+
+def row_major(spec: Any, *rest: Any) -> Shape:
+    return contiguous(tuple(spec.shape))
+
+
+def prefers_channels(x: Any) -> bool:
+    """A 4-d or 5-d tensor whose strides are channels-last and not also row-major."""
+    what = tuple(x.shape), tuple(x.strides)
+    return is_channels_last(*what) and not is_contiguous(*what)
+
+
 def view(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
-    """Strides of a view of (shape, strides) as `target`, or None where only a copy can have that shape.
+    """Strides of a view of (shape, strides) as `target`, or None where only a copy can have it.
 
     Adjacent dimensions that step evenly merge into one run; each run must be cut up exactly by
     consecutive target dimensions. A target dimension of size 1 belongs to the run to its right.

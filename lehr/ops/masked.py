@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.ops import execute, rule
+from lehr.ops import execute, layout, rule
 from lehr.ops.index import zeros_of
 from lehr.ops.registry import COMPOSITE, POINTWISE, op
 from lehr.ops.rule import LABELS, Spec, broadcast, device_of, numel
@@ -32,6 +32,7 @@ class masked_fill:
     """`value` (a number or a 0-d tensor) where `mask` is true, else `input`, in its dtype."""
 
     kind, rule, where, exact = POINTWISE, _filled, "function method inplace", True
+    layout = layout.row_major
 
     def eager(np: Any, x: Any, mask: Any, value: Any) -> Any:
         made = dt.of_numpy(x.dtype)

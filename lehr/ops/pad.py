@@ -7,7 +7,7 @@ from typing import Any
 
 from lehr.base.proof import decide
 from lehr.base.sym import maximum, minimum
-from lehr.ops.arrange import suggested
+from lehr.ops import layout
 from lehr.ops.registry import COMPOSITE, INDEX, VIEW, op
 from lehr.ops.rule import Shape, Size, Spec
 from lehr.ops.slice import put
@@ -45,11 +45,17 @@ def _ends(n: Size, before: Size, after: Size) -> tuple[slice, slice]:
             slice(max(-before, 0), max(n + min(after, 0), max(-before, 0))))
 
 
+def _pad_layout(spec: Spec, x: Any, pad: Sequence[Size], *rest: Any) -> Shape:
+    if all(isinstance(n, int) and n <= 0 for n in pad):  # a clone of a narrower view
+        return layout.preserve(tuple(spec.shape), tuple(x.strides))
+    return layout.suggested(spec, x)
+
+
 @op("constant_pad_nd(input: Tensor, pad: list[int], value: Scalar = 0) -> Tensor")
 class constant_pad_nd:
     """`value` around the tensor; negative widths cut off. `pad`: pairs from the last dimension."""
 
-    kind, layout, exact, where = INDEX, suggested, True, "function"
+    kind, layout, exact, where = INDEX, _pad_layout, True, "function"
 
     def rule(x: Any, pad: Any, value: Any) -> Spec:
         return like(x, _padded(x, pad))

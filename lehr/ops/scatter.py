@@ -369,7 +369,9 @@ class scatter_reduce:
         for reduce in KINDS:
             for include in (True, False):
                 unique = {"unique": True} if s.dtype.category == dt.FLOAT else {}
-                yield s(s.any(3, 4, **unique), 0, s.i(2, 4, high=3), s.any(2, 4, **unique), reduce,
+                other = {**unique, "domain": (-2.9, 2.9)} if unique else {}
+        other = {**unique, "domain": (-2.9, 2.9)} if unique else {}
+                yield s(s.any(3, 4, **unique), 0, s.i(2, 4, high=3), s.any(2, 4, **other), reduce,
                         include_self=include)
             yield s(s.any(4), 0, s.i(6, high=3), s.any(6), reduce)
         yield s(s.any(3), 0, s.i(high=3), s.any(), "sum")

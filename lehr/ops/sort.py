@@ -10,8 +10,7 @@ from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.base.proof import decide
-from lehr.ops import rule
-from lehr.ops.arrange import preserved
+from lehr.ops import layout, rule
 from lehr.ops.index import zeros_of
 from lehr.ops.registry import COMPOSITE, INDEX, op
 from lehr.ops.rule import Size, Spec, device_of, dim_of, numel, reduced_shape, same
@@ -50,7 +49,8 @@ def _put_back(F: Any, g: Any, out: Any, x: Any, dim: int) -> Any:
 class sort:
     """Sorted values along `dim` and where they came from."""
 
-    kind, rule, layout, exact, host, nondiff = INDEX, _sorted_rule, preserved, True, True, (1,)
+    kind, rule, layout = INDEX, _sorted_rule, layout.preserved
+    exact, host, nondiff = True, True, (1,)
 
     def eager(np: Any, x: Any, dim: int, descending: bool, stable: Any) -> Any:
         if not x.ndim:
@@ -199,8 +199,8 @@ class kthvalue:
         values, indices = F.sort(x, dim)
         if not x.shape:
             return values, indices
-        pick = (lambda a: F.slice(a, dim, k - 1, k)) if keepdim else (
-            lambda a: F.select(a, dim, k - 1))
+        pick = (lambda a: F.slice_copy(a, dim, k - 1, k)) if keepdim else (
+            lambda a: F.select_copy(a, dim, k - 1))
         return pick(values), pick(indices)
 
     def samples(s: Any) -> Any:
