@@ -370,7 +370,6 @@ class scatter_reduce:
             for include in (True, False):
                 unique = {"unique": True} if s.dtype.category == dt.FLOAT else {}
                 other = {**unique, "domain": (-2.9, 2.9)} if unique else {}
-        other = {**unique, "domain": (-2.9, 2.9)} if unique else {}
                 yield s(s.any(3, 4, **unique), 0, s.i(2, 4, high=3), s.any(2, 4, **other), reduce,
                         include_self=include)
             yield s(s.any(4), 0, s.i(6, high=3), s.any(6), reduce)
