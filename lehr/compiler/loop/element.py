@@ -16,7 +16,7 @@ from lehr.base.dtype import DType
 from lehr.base.proof import prove_le, prove_lt
 from lehr.compiler.graph.ir import Location, Node, ScalarType, TensorType, Value
 from lehr.compiler.loop import expr
-from lehr.compiler.loop.ir import MONOIDS, Axis, Bind, Buffer, Expr, axis
+from lehr.compiler.loop.ir import MONOIDS, Axis, Bind, Buffer, Expr, axis, identity
 
 
 class Unlowered(TypeError):
@@ -212,6 +212,11 @@ class Elements:
         return e if dtype is None else expr.cast(e, dtype)
 
 
+def nothing(monoid: str, dtype: DType, part: int = 0) -> Expr:
+    """What a reduction of nothing is."""
+    return expr.const(identity(MONOIDS[monoid].identity[part], dtype), dtype)
+
+
 def _dtype(v: Value) -> DType:
     return v.type.dtype if isinstance(v.type, TensorType | ScalarType) else v.type.tensor.dtype
 
@@ -223,6 +228,8 @@ def place(location: Location | None) -> str:
 def fold(monoid: str, axes: tuple[Axis, ...], args: tuple[Expr, ...], part: int = 0) -> Expr:
     """A reduction; half precision is reduced in float32 (and not rounded)."""
     wide = tuple(expr.cast(a, a.dtype.wide) for a in args)
+    if any(isinstance(a.extent, int) and a.extent == 0 for a in axes):
+        return nothing(monoid, wide[part].dtype, part)
     if not axes and MONOIDS[monoid].arity == 1:
         return wide[0]
     return Expr("Reduce", wide[part].dtype, monoid, axes, wide, part)

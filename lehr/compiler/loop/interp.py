@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from lehr.base import dtype as dt
-from lehr.base import philox, spell, sym
+from lehr.base import philox, sym
 from lehr.base.dtype import DType
+from lehr.compiler.loop import points
 from lehr.compiler.loop.ir import (
     MONOIDS,
     Axis,
@@ -31,6 +32,7 @@ from lehr.compiler.loop.ir import (
     Program,
     Step,
     Store,
+    identity,
 )
 from lehr.ops import execute
 from lehr.ops.execute import Array
@@ -195,12 +197,7 @@ class _Scope:
         return np.broadcast_to(a, self.grid)
 
     def index(self, e: Any) -> Array:
-        if isinstance(e, int):
-            return np.asarray(e)
-        names = {v: f"v{n}" for n, v in enumerate(sorted(sym.free(e), key=lambda v: v.name))}
-        values = {n: self.variable(v) for v, n in names.items()}
-        text = spell.render(e, spell.TEXT, names)
-        return np.asarray(eval(text, {"min": _least, "max": _greatest}, values))
+        return points.values(e, self.variable)
 
     def variable(self, var: Any) -> Any:
         if var in self.env:
@@ -264,14 +261,6 @@ class _Scope:
         return found
 
 
-def _least(*args: Any) -> Any:
-    return args[0] if len(args) == 1 else np.minimum(args[0], _least(*args[1:]))
-
-
-def _greatest(*args: Any) -> Any:
-    return args[0] if len(args) == 1 else np.maximum(args[0], _greatest(*args[1:]))
-
-
 def _load(s: _Scope, e: Expr, buffer: Buffer, idx: Any, mask: Any, other: Any) -> Any:
     array, indices = s.place_of(buffer, idx)
     if mask is None:
@@ -306,7 +295,7 @@ def fold(monoid: str, values: Sequence[Array], dtypes: Sequence[DType]) -> list[
     m = MONOIDS[monoid]
     n, *rest = values[0].shape
     if n == 0:
-        return [np.full(rest, _identity(i, d), d.np)
+        return [np.full(rest, identity(i, d), d.np)
                 for i, d in zip(m.identity, dtypes, strict=True)]
     state = list(values)
     while n > 1:
@@ -316,18 +305,6 @@ def fold(monoid: str, values: Sequence[Array], dtypes: Sequence[DType]) -> list[
             joined = [np.concatenate([j, v[n - 1:n]]) for j, v in zip(joined, state, strict=True)]
         state, n = joined, (n + 1) // 2
     return [v[0] for v in state]
-
-
-def _identity(spelled: Any, dtype: DType) -> Any:
-    if spelled not in ("lowest", "highest"):
-        return spelled
-    sign = -1 if spelled == "lowest" else 1
-    if dtype.category == dt.FLOAT:
-        return sign * float("inf")
-    if dtype is dt.bool_:
-        return sign > 0
-    info = np.iinfo(dtype.np)
-    return info.min if sign < 0 else info.max
 
 
 class _Vector(ast.NodeTransformer):

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from lehr.base import sym
-from lehr.base.dtype import DType
+from lehr.base.dtype import FLOAT, DType, bool_
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Op
 
@@ -308,6 +308,19 @@ MONOIDS: dict[str, Monoid] = {
     "argmax": _pick(">", "lowest"),
     "argmin": _pick("<", "highest"),
 }
+
+
+def identity(spelled: Any, dtype: DType) -> Any:
+    """A monoid's identity component as a number of `dtype`."""
+    if spelled not in ("lowest", "highest"):
+        return spelled
+    sign = -1 if spelled == "lowest" else 1
+    if dtype.category == FLOAT:
+        return sign * float("inf")
+    if dtype is bool_:
+        return sign > 0
+    bits = 8 * dtype.itemsize - dtype.signed
+    return (1 << bits) - 1 if sign > 0 else -(1 << bits) if dtype.signed else 0
 
 
 def axis(name: str, extent: Any, role: str = "parallel") -> Axis:

@@ -25,7 +25,7 @@ from lehr.compiler.graph.ir import (
     values_in,
 )
 from lehr.compiler.loop import expr, realise
-from lehr.compiler.loop.element import Elements, Scatter, Unlowered, fold, place
+from lehr.compiler.loop.element import Elements, Scatter, Unlowered, fold, nothing, place
 from lehr.compiler.loop.ir import (
     MONOIDS,
     Axis,
@@ -208,15 +208,15 @@ class _Lowering:
     def computed(self, v: Value, buffer: Buffer) -> None:
         """A kernel that computes an elementwise value."""
         idx, axes = grid(_shape(v))
-        value = self.L.computed(v, idx)
+        value = expr.const(0, buffer.dtype) if empty(buffer.shape) else self.L.computed(v, idx)
         assert v.node is not None
         self.kernel(v.node.op.name, axes, Store(buffer, idx, value), self.lines[v])
 
     def copy(self, v: Value, buffer: Buffer) -> None:
         """A kernel that stores elements of a value as they are."""
         idx, axes = grid(_shape(v))
-        self.kernel("copy", axes, Store(buffer, idx, self.L.element(v, idx)),
-                    self.lines.get(v, ()))
+        value = expr.const(0, buffer.dtype) if empty(buffer.shape) else self.L.element(v, idx)
+        self.kernel("copy", axes, Store(buffer, idx, value), self.lines.get(v, ()))
 
     def copied(self, shadow: Buffer, ref: Buffer) -> Kernel:
         """A kernel from one buffer to another of the same shape."""
@@ -245,12 +245,18 @@ class _Lowering:
         inner, reduced = grid(sizes, "k", "reduce")
         rest, at = iter(left), dict(zip(dims, inner, strict=True))
         full = tuple(at[d] if d in at else next(rest) for d in range(len(shape)))
+        buffer = self.memory_of(v)
+        if empty(shape):
+            value = expr.cast(nothing(op.monoid, compute if not many else dt.int64, int(many)),
+                              _dtype(v))
+            self.kernel(op.name, kept, Store(buffer, idx, value), self.lines[v])
+            self.L.buffers[v] = buffer
+            return
         args = [expr.cast(self.L.element(x, full), compute)]
         if many:
             args.append(expr.index(linearize(inner, sizes) if sizes else 0))
         part = len(args) - 1
         value = expr.cast(fold(op.monoid, reduced, tuple(args), part), _dtype(v))
-        buffer = self.memory_of(v)
         self.kernel(op.name, kept, Store(buffer, idx, value), self.lines[v])
         self.L.buffers[v] = buffer
 
@@ -267,7 +273,8 @@ class _Lowering:
         buffer = self.memory_of(v)
         idx, axes = grid(shape)
         along = dims_of(bound["dim"], len(shape))
-        x = expr.cast(self.L.element(bound["input"], idx), compute)
+        x = expr.const(0, compute) if empty(shape) else expr.cast(
+            self.L.element(bound["input"], idx), compute)
         running = [a for d in along for a in axes if a.var is idx[d]]
         inner: tuple[Axis, ...] = ()
         if running:
@@ -302,9 +309,13 @@ class _Lowering:
         """Concatenation: each piece is stored where it belongs."""
         v = node.result
         bound = dict(zip((p.name for p in node.op.params), node.args, strict=True))
-        pieces = [x for x in bound["tensors"] if len(x.type.shape) == len(_shape(v))]
+        pieces = [x for x in bound["tensors"]
+                  if len(_shape(x)) == len(_shape(v)) and not empty(_shape(x))]
         (d,) = dims_of(bound["dim"], len(_shape(v)))
         buffer = self.memory_of(v)
+        if not pieces:
+            idx, axes = grid(_shape(v))
+            self.kernel("cat", axes, Store(buffer, idx, expr.const(0, buffer.dtype)), self.lines[v])
         start: Any = 0
         for x in pieces:
             idx, axes = grid(_shape(x))
@@ -405,13 +416,18 @@ def grid(shape: Sequence[Any], letter: str = "i", role: str = "parallel"
     """(index, axes) over a shape; dimensions of size 1 have no axis."""
     idx: list[Any] = []
     axes: list[Axis] = []
-    for d, n in enumerate(shape):
+    for n in shape:
         if isinstance(n, int) and n == 1:
             idx.append(0)
         else:
-            axes.append(axis(f"{letter}{d}", n, role))
+            axes.append(axis(f"{letter}{len(axes)}", n, role))
             idx.append(axes[-1].var)
     return tuple(idx), tuple(axes)
+
+
+def empty(shape: Sequence[Any]) -> bool:
+    """Whether there is no element (the indices of none would be meaningless)."""
+    return any(isinstance(n, int) and n == 0 for n in shape)
 
 
 def binds_of(roots: Sequence[Expr], idx: Sequence[Any], binds: Mapping[Any, Bind]

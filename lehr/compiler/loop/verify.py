@@ -16,6 +16,7 @@ from lehr.base import sym
 from lehr.base.index import linearize
 from lehr.base.proof import prove_le, prove_lt
 from lehr.compiler.graph.ir import TensorType
+from lehr.compiler.loop import points
 from lehr.compiler.loop.ir import (
     MONOIDS,
     Axis,
@@ -166,6 +167,10 @@ class _Check:
         answers = prove_le(0, i), prove_lt(i, n)
         if answers == (True, True):
             return False
+        if False not in answers:
+            least, size = points.extremes(i) if isinstance(n, int) else None, n
+            if least is not None:
+                return not 0 <= least[0] <= least[1] < size
         symbolic = self.symbols & (sym.free(i) | sym.free(n) | _bounds(i))
         return False in answers or not symbolic
 
@@ -259,7 +264,7 @@ class _Check:
         if masked:
             return
         for d, (i, n) in enumerate(zip(idx, b.shape, strict=True)):
-            if self.refuted(i, n) and not _empty(b, idx):
+            if self.refuted(i, n) and not _empty(b):
                 raise LoopError(f"index {i} of dimension {d} of {b} is not proven below {n}")
 
     def value(self, e: Expr, bound: dict[Any, Bind]) -> None:
@@ -275,14 +280,17 @@ def _bounds(e: Any) -> frozenset[Any]:
     return found
 
 
-def _empty(b: Buffer, idx: Sequence[Any]) -> bool:
-    """Whether nothing is touched: an axis variable of extent 0 is widened to one point."""
+def _empty(b: Buffer) -> bool:
+    """Whether nothing can be touched (the variable of an axis of extent 0 is widened to one
+    point)."""
     return any(n == 0 for n in b.shape)
 
 
 def injective(b: Buffer, idx: Sequence[Any], axes: frozenset[Any]) -> bool:
     """Whether different points of the axes store into different elements of `b`: the flat index is
     a mixed-radix number of the axes that vary."""
+    if _empty(b):
+        return True
     vary = {v for v in axes if sym.interval(v) != (0, 0)}
     flat = linearize(idx, b.shape) if b.shape else 0
     split = sym.affine(flat, vary)

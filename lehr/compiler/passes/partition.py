@@ -1,9 +1,11 @@
-"""Splits a joint graph into a forward and a backward graph, keeping as few bytes between them as possible.
+"""Splits a joint graph into a forward and a backward graph, keeping as few bytes between them as
+possible.
 
-What backward needs of forward is a cut: every path from forward's inputs to a use in backward crosses a value
-that is kept. A value costs its bytes; an input or a weight costs nothing (it is alive anyway); a value that
-comes from cheap elementwise work need not be kept, since backward can compute it again from what is. The
-cheapest cut is the maximum flow (Ford and Fulkerson 1956; here Dinic 1970).
+What backward needs of forward is a cut: every path from forward's inputs to a use in backward
+crosses a value that is kept. A value costs its bytes; an input or a weight costs nothing (it is
+alive anyway); a value that comes from cheap elementwise work need not be kept, since backward can
+compute it again from what is. The cheapest cut is the maximum flow (Ford and Fulkerson 1956; here
+Dinic 1970).
 """
 
 from __future__ import annotations

@@ -198,8 +198,10 @@ def _where(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _single_batch(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
-    """A product of one batch is a product of matrices."""
+    """A product of one batch is a product of matrices; a result dtype that says nothing goes."""
     x, y = args[:2]
+    if args[2] is x.dtype:
+        return op, (x, y, None)
     head = x.shape[:-2]
     if not head or any(not isinstance(n, int) or n != 1 for n in head):
         return None
