@@ -36,6 +36,8 @@ from lehr.base.poly import (
 # Eliminations tried per question: index expressions have few variables, and a question must stay
 # cheap.
 STEPS = 12
+# Polynomials of more terms are left alone: multiplying out symbolic divisors squares them.
+WIDTH = 32
 # How many nested min/max a proof may split into cases.
 CASES = 3
 
@@ -190,7 +192,7 @@ def without_quotients(d: Expr) -> Expr:
     positive.
     """
     for _ in range(STEPS):
-        found = None if isinstance(d, int) else _quotient(d)
+        found = None if isinstance(d, int) or len(terms_of(d)) > WIDTH else _quotient(d)
         if found is None:
             return d
         term, coeff, atom = found

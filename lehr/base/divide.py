@@ -478,7 +478,9 @@ def _fraction_sym(rest: Expr, b: Sym) -> Expr:
                 if outer is not None and _positive(outer):
                     return MODULO(FLOORDIV(f.num, b), outer)
         if all(c < 0 for _, c in terms):
-            return negative(FLOORDIV(negative(rest) + b - 1, b))
+            turned = negative(rest) + b - 1
+            if isinstance(turned, int) or any(c > 0 for _, c in terms_of(turned)):
+                return negative(FLOORDIV(turned, b))
     return _atom(FloorDiv, rest, b)
 
 

@@ -286,6 +286,8 @@ class Facts:
             top = self._refine(v.bound)
             if hi < v.hi:
                 top = minimum(top, hi)
+        if isinstance(top, int) and top < lo:
+            raise Contradiction(f"no value is left for {v}: {self!r}")
         new = Var(v.name, None if lo == -math.inf else lo, top, div)
         if new.lo == new.hi:
             return int(new.lo)

@@ -47,6 +47,11 @@ def tree(r: random.Random, leaves: list, depth: int, infix=INFIX, scales=SCALES)
     if kind < 0.5:  # a value taken apart and put together again
         k = r.choice((2, 3, 4, 8))
         return "+", ("*", ("//", left, k), k), ("%", left, k)
+    if kind < 0.56 and "//" in infix:  # a positive divisor that falls with its variables
+        v = r.choice(leaves)
+        times = r.choice((1, 2))
+        den = "-", int(v.hi) * times + r.choice((1, 2, 5)), ("*", v, times)
+        return r.choice(("//", "%")), left, den
     return r.choice(infix), left, tree(r, leaves, depth - 1, infix, scales)
 
 

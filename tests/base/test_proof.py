@@ -226,6 +226,8 @@ def test_contradictions():
         facts("n >= 8", "n < 8")
     with pytest.raises(Contradiction):
         facts("n % 8 == 0", "n > 8", "n < 16")
+    with pytest.raises(Contradiction, match="no value is left for late"):
+        Facts(Relation("==", n, 1)).interval(Var("late", 1, n - 1))
     with pytest.raises(Contradiction):
         facts("x < y").assume(Relation(">=", x, y))
 
