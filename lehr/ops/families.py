@@ -36,10 +36,12 @@ FAMILIES = (
     "random",
     "attention",
     "pool",
+    "resize",
     "reduce",
     "statistic",
     "softmax",
     "scan",
+    "complex",
 )
 
 for _name in FAMILIES:
