@@ -92,7 +92,9 @@ class masked_scatter:
         # The k-th true element takes source element k - 1; index 0 is a dummy for the others.
         nth = F.cumsum(F.to_dtype(flat, dt.int64), 0)
         nothing = F.full((), 0, dtype=dt.int64, device=x.device)
-        padded = F.cat([zeros_of(F, (1,), x), F.reshape(source, -1)], 0)
+        padded = zeros_of(F, (1,), x)
+        if 0 not in tuple(source.shape):
+            padded = F.cat([padded, F.reshape(source, -1)], 0)
         taken = F.index_select(padded, 0, F.where(flat, nth, nothing))
         return F.where(mask, F.reshape(taken, shape), x)
 

@@ -226,7 +226,6 @@ def meshgrid(F: Any, *tensors: Any, indexing: str | None = None) -> Parts:
         shape[i] = sizes[i]
         grids.append(F.expand(F.view(x, shape), sizes))
     if swap:
-        grids = [F.transpose(x, 0, 1) for x in grids]
         grids[:2] = grids[1::-1]
     return tuple(grids)
 
