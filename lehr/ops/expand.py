@@ -7,6 +7,7 @@ therefore goes through here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lehr.base import dtype as dt
@@ -28,13 +29,16 @@ def decompose(F: Any, op: Op, bound: tuple[Any, ...], spec: Any) -> Any:
 
 
 def pullback(F: Any, op: Op, g: Any, out: Any, bound: tuple[Any, ...]) -> Any:
-    """`op.vjp` over `F`, with half-precision values as float32 where the op computes so (and is
-    not `exact`).
+    """`op.vjp` over `F`, with half-precision values as float32 where the op computes so (and is not
+    `exact`), and conjugated around where the gradient is complex and the op holomorphic.
 
     The caller still undoes broadcasting and casts each gradient to its input's dtype.
     """
     assert op.vjp is not None, op
-    if op.exact or not _is_half(g) or _first(op.rule(*bound)).compute is None:
+    if _any_dtype(g, lambda d: d.is_complex) and op.name not in CONJUGATED:
+        return _conjugated(F, op.vjp(F, _conjugated(F, g), out, *bound))
+    if (op.exact or not _any_dtype(g, lambda d: d.wide is not d)
+            or _first(op.rule(*bound)).compute is None):
         return op.vjp(F, g, out, *bound)
     saves = op.saves
     args = [_widen(F, a) if p.is_tensor and saves[p.name] == "value" else a
@@ -43,10 +47,25 @@ def pullback(F: Any, op: Op, g: Any, out: Any, bound: tuple[Any, ...]) -> Any:
     return op.vjp(F, _widen(F, g), out, *args)
 
 
-def _is_half(g: Any) -> bool:
+# Ops that are not holomorphic: their rules are right for complex gradients as they stand.
+CONJUGATED = frozenset(("complex", "polar", "conj", "view_as_complex", "sgn"))
+
+
+def _conjugated(F: Any, g: Any) -> Any:
+    """The conjugate of gradients, of those still to be computed when they are."""
+    if type(g) in (list, tuple):
+        return type(g)(_conjugated(F, v) for v in g)
+    if g is None:
+        return None
+    if not hasattr(g, "dtype"):
+        return lambda: _conjugated(F, g())
+    return F.conj(g) if g.dtype.is_complex else g
+
+
+def _any_dtype(g: Any, test: Callable[[DType], bool]) -> bool:
     if isinstance(g, (list, tuple)):
-        return any(map(_is_half, g))
-    return g is not None and g.dtype.wide is not g.dtype
+        return any(_any_dtype(v, test) for v in g)
+    return g is not None and test(g.dtype)
 
 
 def _first(spec: Any) -> Any:

@@ -125,7 +125,7 @@ class Sampler:
 
     def b(self, *shape: int) -> Array:
         """Booleans."""
-        return self.random.integers(0, 2, shape).astype(bool)
+        return np.asarray(self.random.integers(0, 2, shape)).astype(bool)
 
     def any(self, *shape: int, low: int | None = None, high: int = 10, pos: bool = False,
             away_from_zero: bool = False, unique: bool = False, **options: Any) -> Array:

@@ -66,12 +66,16 @@ def _wants_grad(op: Op, args: tuple[Any, ...]) -> bool:
     return False
 
 
+# Views that see their storage as another dtype.
+RETYPED = frozenset(("view_dtype", "view_as_real", "view_as_complex", "real", "imag"))
+
+
 def view(op: Op, args: tuple[Any, ...]) -> Tensor:
     """A tensor on the storage of `args[0]`."""
     base = args[0]
     assert op.layout is not None
     shape, strides, offset = op.layout(*args)
-    spec_dtype = base.dtype if op.name != "view_dtype" else args[1]
+    spec_dtype = op.rule(*args).dtype if op.name in RETYPED else base.dtype
     out = Tensor._make(base._storage, spec_dtype, tuple(shape), tuple(strides), offset)
     parent = base._view
     step = (op, args[1:])

@@ -61,7 +61,7 @@ def arrays(a: Any) -> Any:
 
 
 def differentiable(x: Tracked) -> bool:
-    return x.dtype.is_floating_point
+    return x.dtype.is_floating_point or x.dtype.is_complex
 
 
 def interpret(op: Op, bound: tuple[Any, ...]) -> Any:

@@ -174,3 +174,45 @@ def test_differences(op: Op) -> None:
             want = (ends[0] - ends[1]) / (2 * step)
             assert abs(have - want) <= 1e-4 * max(1.0, abs(want)), (
                 f"{show(sample)}: second derivative {have}, expected {want}")
+
+
+HALF = [op for op in OPS if op.kind in ("pointwise", "reduce") and dt.bfloat16 in dtypes_of(op)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("op", HALF, ids=lambda op: op.name)
+def test_half(op: Op) -> None:
+    """Gradients of bfloat16 operands are those of the same numbers in float32, rounded once. A sum
+    over a broadcast dimension may round once more; a rule that reads the result reads a rounded
+    one."""
+    rounded = op.kind == "reduce" or (op.vjp and op.saves["out"] == "value")
+    for sample in samples_of(op, dt.bfloat16)[:3]:
+        halves = [a for a in sample.arrays() if a.dtype == dt.bfloat16.np]
+        if (sample.error is not None or not halves
+                or not all(np.isfinite(a.astype(np.float32)).all() for a in halves)
+                or any(isinstance(v, type(dt.float32)) for v in sample.kwargs.values())):
+            continue
+        if outcome(execute.run, op, sample.bind(op))[1] is not None:
+            continue
+        wide = sample.mapped(lambda a: a.astype(np.float32) if a.dtype == dt.bfloat16.np else a)
+        pairs = zip(ones(op, sample, dt.bfloat16), ones(op, wide, dt.float32), strict=True)
+        for i, (have, want) in enumerate(pairs):
+            found = oracle.agree(have.astype(np.float32), want, 1.2e-2, 1e-2 if rounded else 1e-6)
+            assert not found, f"{show(sample)}: gradient {i}: {found}"
+
+
+def ones(op: Op, sample: Sample, made: Any) -> list[np.ndarray]:
+    """Gradients of the sum of the results of dtype `made` with respect to its operands."""
+    tracked: list[tape.Tracked] = []
+
+    def note(a: np.ndarray) -> Any:
+        t = tape.Tracked(a)
+        if t.dtype is made and a.size:
+            tracked.append(t)
+        return t
+    bound = tuple(tape._map(note, a) for a in sample.bind(op))
+    out = tape.F._interpret(op, bound)
+    outs = [o for o in (out if isinstance(out, tuple) else (out,)) if o.dtype is made]
+    seeds = [(o, tape.Tracked(np.ones(o.shape, o.array.dtype))) for o in outs]
+    return [filled(g, t.array) for t, g in
+            zip(tracked, tape.gradients(seeds, tracked), strict=True)]
