@@ -264,7 +264,8 @@ def _run(commands: list[list[str]], folder: str, jobs: int) -> None:
                 launches += 1
                 try:
                     process = subprocess.Popen(
-                        command, stdin=quiet, stdout=said, stderr=said, env=env, cwd=folder
+                        command, stdin=quiet, stdout=said, stderr=said, env=env, cwd=folder,
+                        process_group=0,  # Ctrl-C stops the program, not a compile half-way
                     )
                 except OSError as error:
                     said.close()
