@@ -116,6 +116,7 @@ class Sym:
 
     __slots__ = ("__weakref__", "below", "div", "flags", "hi", "lo", "order")
     __array_ufunc__ = None
+    scalar_category: ClassVar[int] = 1  # `dtype.INT`: ops take a size where they take a number
     op: ClassVar[str]
     lo: Any
     hi: Any

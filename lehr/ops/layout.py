@@ -93,7 +93,7 @@ def _compare(a: Any, b: Any) -> int:
         return (a > b) - (a < b)
     if a is b or a == b:
         return 0
-    return -1 if decide(a, "<", b) else 1
+    return -1 if decide(a, "<", b) else 0 if decide(a, "==", b) else 1
 
 
 def pointwise(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:

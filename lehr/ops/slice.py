@@ -340,7 +340,7 @@ class diagonal:
         a, b, length = _diagonal(tuple(x.shape), offset, dim1, dim2)
         high, low = max(a, b), min(a, b)
         shift = max(offset, 0) * x.strides[b] + max(-offset, 0) * x.strides[a]
-        none = isinstance(length, int) and length == 0
+        none = decide(length, "==", 0)
         return ((*drop(drop(x.shape, high), low), length),
                 (*drop(drop(x.strides, high), low), x.strides[a] + x.strides[b]),
                 x.offset if none else x.offset + shift)
