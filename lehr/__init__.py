@@ -1,0 +1,133 @@
+"""lehr: a PyTorch-compatible deep-learning framework and its compiler.
+
+Names are resolved at their first use: importing the package loads nothing but this table.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public module -> module -> names that come from there ("here=there" where they differ).
+# A public module without a file of its own is made from its entry.
+TABLE: dict[str, dict[str, str]] = {
+    "lehr": {
+        "lehr.base.dtype":
+            "dtype=DType bool=bool_ uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
+            "complex64 complex128 half=float16 float=float32 double=float64 short=int16 int=int32 "
+            "long=int64 cfloat=complex64 cdouble=complex128",
+        "lehr.base.device": "device=Device",
+        "lehr.tensor.tensor": "Tensor Size is_tensor",
+        "lehr.tensor.mode":
+            "no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled "
+            "is_inference_mode_enabled",
+        "lehr.tensor.create": "tensor as_tensor asarray from_numpy",
+        "lehr.tensor.random":
+            "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state "
+            "rand randn randint randperm normal",
+        "lehr.tensor.gradient": "",
+        "lehr.compiler.compile": "compile",
+        "lehr.io": "save load",
+    },
+    "lehr.autograd": {
+        "lehr.tensor.gradient": "backward grad",
+        "lehr.tensor.mode": "no_grad enable_grad set_grad_enabled inference_mode",
+    },
+    "lehr.random": {
+        "lehr.tensor.random": "manual_seed seed initial_seed get_rng_state set_rng_state",
+    },
+    "lehr.special": {},
+    "lehr.linalg": {},
+    "lehr.fft": {},
+    "lehr.nn.functional": {},
+}
+
+# Public module -> the word of `Op.where` whose functions it also holds, made from the op registry.
+GENERATED = {"lehr": "function", "lehr.special": "special", "lehr.linalg": "linalg", "lehr.fft": "fft",
+             "lehr.nn.functional": "nn"}
+
+CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793,
+             "e": 2.718281828459045, "newaxis": None}
+
+
+@functools.cache
+def _names(space: str) -> dict[str, str]:
+    """Name -> "module:attribute" of one public module."""
+    return {word.split("=")[0]: f"{module}:{word.split('=')[-1]}"
+            for module, words in TABLE[space].items() for word in words.split()}
+
+
+class Package(ModuleType):
+    """A public module: a submodule (`lehr.tensor`) does not hide the function that shares its name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in _names(self.__name__)):
+            super().__setattr__(name, value)
+
+
+def _resolve(space: str, name: str) -> Any:
+    """`__getattr__` of a public module."""
+    place = _names(space).get(name)
+    if name.startswith("__"):
+        found = None
+    elif place is not None:
+        module, _, attribute = place.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+    else:
+        found = _submodule(f"{space}.{name}")
+        if found is None and space in GENERATED:
+            from lehr.tensor import api
+            found = api.function(name, GENERATED[space])
+    if found is None:
+        raise AttributeError(f"module {space!r} has no attribute {name!r}")
+    sys.modules[space].__dict__[name] = found
+    return found
+
+
+def _submodule(full: str) -> ModuleType | None:
+    return importlib.import_module(full) if importlib.util.find_spec(full) is not None else None
+
+
+def _listing(space: str) -> list[str]:
+    """`__dir__` of a public module."""
+    found = {*vars(sys.modules[space]), *_names(space)}
+    found |= {m.rpartition(".")[2] for m in TABLE if m.rpartition(".")[0] == space}
+    if space in GENERATED:
+        from lehr.tensor import api
+        found |= set(api.names(GENERATED[space]))
+    return sorted(found)
+
+
+def _equip(module: ModuleType) -> None:
+    space = module.__name__
+    module.__dict__["__getattr__"] = functools.partial(_resolve, space)
+    module.__dict__["__dir__"] = functools.partial(_listing, space)
+    module.__class__ = Package
+
+
+class Finder:
+    """Makes the public modules that have no file, after Python's own finders have looked."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, Finder, is_package=True) if name in TABLE else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        return ModuleType(spec.name)
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        _equip(module)
+
+
+globals().update(CONSTANTS)
+_equip(sys.modules[__name__])
+sys.meta_path.append(Finder)  # type: ignore[arg-type]

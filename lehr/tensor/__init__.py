@@ -1,1 +1,3 @@
-"""Tensors, storages, the autograd tape, and the API generated from the op registry."""
+"""Eager tensors: storage, dispatch, autograd, and the public functions and methods."""
+
+from lehr.tensor import api as api  # fills the op registry and binds it to tensors

@@ -7,69 +7,106 @@ the arguments; a name with several ops tries them in order of registration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import importlib
+from collections.abc import Callable
 from typing import Any
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
-from lehr.ops import families, registry  # noqa: F401  (families fills the registry)
-from lehr.ops.registry import Op, header
+from lehr.ops import families, parts, registry  # noqa: F401  (families fills the registry)
+from lehr.ops.registry import PLACES, Op, header
 from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
 
 Maker = Callable[..., Any]
 
 
-def ops_named(name: str, place: str) -> list[Op]:
-    """The overloads that exist under a public name at `place` (a word of `Op.where`)."""
-    return [o for o in _index().get(name, ()) if place in o.where.split()]
-
-
 _INDEX: dict[str, list[Op]] = {}
-
-
-def _index() -> dict[str, list[Op]]:
-    if sum(map(len, registry.OVERLOADS.values())) != _COUNT[0]:
-        _INDEX.clear()
-        for api, overloads in registry.OVERLOADS.items():
-            _INDEX.setdefault(api, []).extend(overloads)
-        for overloads in registry.OVERLOADS.values():
-            for o in overloads:
-                for alias in o.aliases:
-                    _INDEX.setdefault(alias, []).append(o)
-        _COUNT[0] = sum(map(len, registry.OVERLOADS.values()))
-    return _INDEX
-
-
 _COUNT = [0]
 
 
-def names(place: str) -> Iterator[str]:
-    """Every public name at `place`."""
-    for name, overloads in _index().items():
-        if any(place in o.where.split() for o in overloads):
-            yield name
+def paths() -> dict[str, list[Op]]:
+    """Public path (`exp`, `Tensor.exp`, `Tensor.exp_`, `nn.functional.gelu`) -> overloads, in order."""
+    if len(registry.OPS) != _COUNT[0]:
+        _INDEX.clear()
+        for o in registry.OPS.values():
+            for path in o.places:
+                _INDEX.setdefault(path, []).append(o)
+            if "inplace" in o.where.split():
+                for name in (o.api, *(a for a in o.aliases if "." not in a)):
+                    _INDEX.setdefault(f"Tensor.{name}_", []).append(o)
+        _COUNT[0] = len(registry.OPS)
+    return _INDEX
+
+
+def names(place: str) -> list[str]:
+    """Every public name at `place` ("function", "method", "nn", ...)."""
+    front = PLACES[place]
+    found = [p.removeprefix(front) for p in (*paths(), *_PARTS) if p.startswith(front)]
+    return sorted({n for n in (*found, *(_PLACED if front == "Tensor." else ())) if "." not in n})
+
+
+# Tensor's methods and properties written over ops: module -> names ("here=there" where they differ).
+METHODS = {
+    "convert": "to=tensor_to is_contiguous contiguous item tolist numpy",
+    "gradient": "backward=tensor_backward requires_grad_",
+}
+_PLACED = {word.split("=")[0]: (module, word.split("=")[-1])
+           for module, words in METHODS.items() for word in words.split()}
+
+
+_PARTS = {path: stem for stem, paths in parts.PLACES.items() for path in paths}
+
+
+def _part(name: str, stem: str, form: str) -> Maker:
+    """A function of several results (`lehr.ops.parts`), bound to tensors."""
+    params = list(parts.signature_of(stem).parameters.values())
+    texts, values, keyword = [], [], False
+    for i, p in enumerate(params):
+        shown = "self" if form == "method" and i == 0 else p.name
+        if p.kind is p.KEYWORD_ONLY and not keyword:
+            keyword = True
+            texts.append("*")
+        if p.kind is p.VAR_POSITIONAL:
+            keyword = True
+            texts.append(f"*{shown}")
+            values.append(f"*{shown}")
+            continue
+        texts.append(shown if p.default is p.empty else f"{shown}=_d[{i}]")
+        values.append(f"{p.name}={shown}" if p.kind is p.KEYWORD_ONLY else shown)
+    space = {"_d": [p.default for p in params], "_run": parts.FUNCTIONS[stem], "_F": Tensor.F}
+    exec(f"def {name}({', '.join(texts)}):\n    return _run(_F, {', '.join(values)})", space)
+    made = space[name]
+    made.__doc__ = parts.FUNCTIONS[stem].__doc__
+    made.__qualname__ = f"Tensor.{name}" if form == "method" else name
+    return made  # type: ignore[no-any-return]
 
 
 def function(name: str, place: str = "function") -> Maker | None:
     """The function `name` of a namespace, or None."""
-    found = ops_named(name, place)
+    stem = _PARTS.get(PLACES[place] + name)
+    if stem is not None:
+        return _part(name, stem, "function")
+    found = paths().get(PLACES[place] + name)
     return _make(name, found, "function") if found else None
 
 
 def method(name: str) -> Any:
     """The method, in-place method or property `name` of Tensor, or None."""
-    found = ops_named(name, "method")
-    if found:
-        return _make(name, found, "method")
-    found = ops_named(name, "property")
-    if found:
+    if name in _PLACED:
+        module, attribute = _PLACED[name]
+        return getattr(importlib.import_module(f"lehr.tensor.{module}"), attribute)
+    path = f"Tensor.{name}"
+    stem = _PARTS.get(path)
+    if stem is not None:
+        return _part(name, stem, "method")
+    found = paths().get(path)
+    if not found:
+        return None
+    if "property" in found[0].where.split():
         return property(_make(name, found, "method"))
-    if name.endswith("_") and not name.endswith("__"):
-        found = ops_named(name[:-1], "inplace")
-        if found:
-            return _make(name, found, "inplace")
-    return None
+    is_write = name.endswith("_") and name not in (found[0].api, *found[0].aliases)
+    return _make(name, found, "inplace" if is_write else "method")
 
 
 def _make(name: str, overloads: list[Op], form: str) -> Maker:

@@ -15,6 +15,7 @@ class State(threading.local):
     autocast   the autocast policy in force: (op, args) -> args (None: off)
     modes      `TorchFunctionMode`-like interceptors, innermost last
     saved      (pack, unpack) pairs of `saved_tensors_hooks`, innermost last
+    device     where new tensors go when no device is named (None: the CPU)
     anomaly    remember where each node was recorded, and stop at NaN gradients
     """
 
@@ -22,6 +23,7 @@ class State(threading.local):
     inference = False
     tracer: Any = None
     autocast: Any = None
+    device: Any = None
     anomaly = False
 
     def __init__(self) -> None:

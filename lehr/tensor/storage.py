@@ -15,15 +15,16 @@ class Storage:
     owner    the numpy array that keeps the memory alive (dense); None for captured and meta storages
     version  counts in-place writes; autograd compares it with the count at saving time
     owned    some `.grad` or user gradient already holds this memory: it must not become another `.grad`
+    inference  made in inference mode: never recorded, written only there
     trace    what a capture knows of it (None: real memory)
     """
 
-    __slots__ = ("__weakref__", "_flat", "_ptr", "device", "owned", "owner", "trace", "version")
+    __slots__ = ("__weakref__", "_flat", "_ptr", "device", "inference", "owned", "owner", "trace", "version")
 
     def __init__(self, owner: Any, device: Device = CPU, trace: Any = None) -> None:
         self.owner, self.device, self.trace = owner, device, trace
         self.version = 0
-        self.owned = False
+        self.owned = self.inference = False
         self._flat: Any = None
         self._ptr = 0
 

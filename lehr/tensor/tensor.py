@@ -5,6 +5,7 @@ The public methods are generated from the op registry (`lehr.tensor.api`); here 
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from lehr.base.device import CPU, Device
 from lehr.base.dtype import DType
 from lehr.ops import layout
 from lehr.ops.operator import Operators
+from lehr.ops.rule import dim_of
+from lehr.tensor.state import STATE
 from lehr.tensor.storage import Storage
 
 
@@ -87,8 +90,7 @@ class TensorClass(type):
 
     def __dir__(cls) -> list[str]:
         from lehr.tensor import api
-        extra = [*api.names("method"), *api.names("property"), *(n + "_" for n in api.names("inplace"))]
-        return sorted({*super().__dir__(), *extra})
+        return sorted({*super().__dir__(), *api.names("method")})
 
 
 class Tensor(Operators, metaclass=TensorClass):
@@ -175,10 +177,57 @@ class Tensor(Operators, metaclass=TensorClass):
         return self._storage.device
 
     def numel(self) -> Any:
+        """How many elements."""
         n = 1
         for s in self._shape:
             n *= s
         return n
+
+    nelement = numel
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        return Size(self._shape) if dim is None else self._shape[dim_of(dim, len(self._shape))]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides, or that of one dimension, in elements."""
+        return self._strides if dim is None else self._strides[dim_of(dim, len(self._shape))]
+
+    def dim(self) -> int:
+        """How many dimensions."""
+        return len(self._shape)
+
+    ndimension = dim
+
+    def storage_offset(self) -> Any:
+        """Where in the storage the first element is, in elements."""
+        return self._offset
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._shape[0]  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        from lehr.tensor import show
+        return show.text(self)
+
+    def __bool__(self) -> bool:
+        n = self.numel()
+        if n != 1:
+            raise RuntimeError("Boolean value of Tensor with no values is ambiguous" if n == 0 else
+                               "Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
 
     @property
     def _array(self) -> Any:
@@ -206,6 +255,63 @@ class Tensor(Operators, metaclass=TensorClass):
             return self.grad_fn is not None or (self._meta is not None and self._meta.requires_grad)
         meta = self._meta
         return meta is not None and (meta.requires_grad or meta.grad_fn is not None)
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if not self.is_leaf:
+            if not wanted:
+                raise RuntimeError(
+                    "you can only change requires_grad flags of leaf variables. If you want to use a "
+                    "computed variable in a subgraph that doesn't require differentiation use "
+                    "var_no_grad = var.detach().")
+            return
+        if wanted and not (self.dtype.is_floating_point or self.dtype.is_complex):
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if wanted and self._storage.inference and not STATE.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not "
+                               "allowed.")
+        if wanted or self._meta is not None:
+            self._autograd().requires_grad = bool(wanted)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf, or of a tensor that retains it."""
+        meta = self._meta
+        if meta is None:
+            return None
+        if meta.grad is None and meta.grad_fn is not None and not meta.retains:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+                "attribute won't be populated during autograd.backward(). If you indeed want the .grad field "
+                "to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
+                UserWarning, stacklevel=2)
+        return meta.grad
+
+    @grad.setter
+    def grad(self, given: Tensor | None) -> None:
+        if given is None:
+            if self._meta is not None:
+                self._meta.grad = None
+            return
+        if not isinstance(given, Tensor):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type "
+                            f"{type(given).__name__}")
+        if given is self:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if given.dtype is not self.dtype:
+            raise RuntimeError(f"assigned grad has data of a different type: expected {self.dtype}, got "
+                               f"{given.dtype}")
+        if given.device is not self.device:
+            raise RuntimeError(f"assigned grad has data located on a different device: expected "
+                               f"{self.device}, got {given.device}")
+        if given._shape != self._shape:
+            raise RuntimeError("assigned grad has data of a different size")
+        given._storage.owned = True
+        self._autograd().grad = given
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
 
     @property
     def grad_fn(self) -> Any:
