@@ -11,6 +11,7 @@ from lehr.compiler.graph import interp as graph_interp
 from lehr.compiler.graph.ir import Builder, Graph, TensorType
 from lehr.compiler.graph.verify import verify as verify_graph
 from lehr.compiler.loop import interp as loop_interp
+from lehr.compiler.loop.fuse import fuse
 from lehr.compiler.loop.lower import lower
 from lehr.compiler.loop.parse import parse_program
 from lehr.compiler.loop.text import print_program
@@ -39,6 +40,11 @@ def through(op: Op, bound: tuple[Any, ...]) -> tuple[Any, Any]:
     graph, arrays = graph_of(op, bound)
     graph = verify_graph(pipeline.run(verify_graph(graph)), functional=True)
     program = verify(lower(graph))
+    fused = verify(fuse(program))
+    for a, b in zip(loop_interp.run(program, arrays), loop_interp.run(fused, arrays), strict=True):
+        np.testing.assert_array_equal(*(x.astype(np.float64) if x.dtype.kind == "V" else x
+                                        for x in (a, b)))
+    program = fused
     text = print_program(program)
     assert print_program(parse_program(text)) == text
     return loop_interp.run(program, arrays), program

@@ -125,16 +125,18 @@ class Elements:
         return Expr("Random", dt.int64, *names, at)
 
     def reduce(self, monoid: str, extents: Sequence[Any],
-               body: Callable[[tuple[Any, ...]], Any], part: int = 0) -> Expr:
-        """A reduction over `extents`; `body(k)` gives the element, or a tuple of them."""
+               body: Callable[[tuple[Any, ...]], Any]) -> Any:
+        """A reduction over `extents`; `body(k)` gives the element. Of a monoid with several parts,
+        `body(k)` is a tuple and so is the result."""
         axes = self.axes("k", extents, "reduce")
         before, self._level = self._level, self._level + 1
         try:
             args = body(tuple(a.var for a in axes))
         finally:
             self._level = before
-        args = args if isinstance(args, tuple) else (args,)
-        return fold(monoid, axes, args, part)
+        if isinstance(args, tuple):
+            return tuple(fold(monoid, axes, args, part) for part in range(MONOIDS[monoid].parts))
+        return fold(monoid, axes, (args,))
 
     def scatter(self, base: Value, extents: Sequence[Any], at: Callable[..., Any],
                 value: Callable[..., Any], mode: str = "set") -> Scatter:

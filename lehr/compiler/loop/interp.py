@@ -179,6 +179,8 @@ class _Scope:
             return
         value = self.full(self.value(s.value))
         array, idx = self.place_of(s.buffer, s.idx)
+        if not idx:
+            array, idx = array.reshape(1), (np.zeros((), np.int64),)
         idx = tuple(map(self.full, idx))
         if s.mask is not None:
             here = self.full(self.value(s.mask))

@@ -1,0 +1,56 @@
+"""Horizontal fusion: neighbouring kernels that do not depend on each other share one region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lehr.compiler.loop.ir import Buffer, Group, Kernel, Step
+from lehr.compiler.loop.verify import touched
+from lehr.ops.rule import numel
+
+# Kernels whose results are larger stay alone, unless they are written to the caller's memory
+# anyway: a region keeps what all its kernels touch alive together.
+BYTES = 1 << 18
+KERNELS = 256
+
+
+def group(steps: Sequence[Step]) -> list[Step]:
+    """The steps, in order, with runs of independent small kernels (and of updates) as one
+    `Group`."""
+    made: list[Step] = []
+    run: list[Kernel] = []
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+
+    def close() -> None:
+        if len(run) > 1:
+            made.append(Group(f"region{len(made)}", tuple(run)))
+        else:
+            made.extend(run)
+        run.clear()
+        reads.clear()
+        writes.clear()
+
+    for step in steps:
+        if not isinstance(step, Kernel) or not _joins(step):
+            close()
+            made.append(step)
+            continue
+        r, w = touched(step)
+        if len(run) == KERNELS or w & (reads | writes) or r & writes:
+            close()
+        run.append(step)
+        reads |= r
+        writes |= w
+    close()
+    return made
+
+
+def _joins(k: Kernel) -> bool:
+    for s in k.stores:
+        b = s.buffer
+        n = numel(b.shape)
+        large = not isinstance(n, int) or n * b.dtype.itemsize > BYTES
+        if b.role == "arena" and large:
+            return False
+    return True
