@@ -172,7 +172,8 @@ def _read(node: ast.expr, variables: Mapping[str, Var], text: str) -> Expr:
             )
         return variables[node.id]
     if isinstance(node, ast.BinOp) and type(node.op) in _binary:
-        return _binary[type(node.op)](child(node.left), child(node.right))  # type: ignore[no-any-return]
+        result: Expr = _binary[type(node.op)](child(node.left), child(node.right))
+        return result
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -child(node.operand)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:

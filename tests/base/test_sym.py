@@ -472,10 +472,8 @@ def test_z3_agrees():
             lo, hi = interval(v)
             solver.add(*([] if lo is None else [name >= lo]), *([] if hi is None else [name <= hi]))
             solver.add(name % v.div == 0)
-        number = lambda leaf: z3.IntVal(leaf) if isinstance(leaf, int) else names[leaf]  # noqa: B023
-        written = _spell(tree, number, table)
-        simplified = _spell(_tree(e), number, table)
-        solver.add(written != simplified)
+        table["leaf"] = lambda p, names=names: names[p] if isinstance(p, Var) else z3.IntVal(p)
+        solver.add(_spell(tree, table) != _spell(_tree(e), table))
         verdict = solver.check()
         assert verdict != z3.sat, (tree, to_text(e), solver.model())
         proven += verdict == z3.unsat
@@ -483,10 +481,10 @@ def test_z3_agrees():
     assert proven >= 270
 
 
-def _spell(tree, number, table):
+def _spell(tree, table):
     if not isinstance(tree, tuple):
-        return number(tree)
-    return table[tree[0]](_spell(tree[1], number, table), _spell(tree[2], number, table))
+        return table["leaf"](tree)
+    return table[tree[0]](_spell(tree[1], table), _spell(tree[2], table))
 
 
 def _tree(e):
