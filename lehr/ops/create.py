@@ -13,6 +13,7 @@ from lehr.base.device import CPU, Device
 from lehr.base.proof import decide
 from lehr.ops import execute, rule
 from lehr.ops.convert import formatted
+from lehr.ops.layout import ordered
 from lehr.ops.registry import CREATE, EVERYWHERE, INDEX, op
 from lehr.ops.rule import Spec
 
@@ -99,6 +100,81 @@ class empty:
 
     def decomp(F, size, dtype, device, memory_format):
         return F.full(size, 0, dtype=dtype or dt.Default.dtype, device=device)
+
+
+def _in_place_of(size, stride):
+    if len(size) != len(stride):
+        raise RuntimeError(f"mismatch in length of strides and shape: {list(stride)}, {list(size)}")
+    return tuple(stride)
+
+
+@op("empty_strided(size: list[int], stride: list[int], *, dtype: dtype | None = None,"
+    " device: device | None = None) -> Tensor")
+class empty_strided:
+    """`empty` with the strides given (elements)."""
+
+    kind, where, nondiff = CREATE, "function", True
+
+    def rule(size, stride, dtype=None, device=None):
+        _in_place_of(size, stride)
+        return _made(size, dtype, device)
+
+    def layout(spec, size, stride, dtype=None, device=None):
+        return _in_place_of(size, stride)
+
+    def decomp(F, size, stride, dtype, device):
+        return F.full(size, 0, dtype=dtype or dt.Default.dtype, device=device)
+
+    def samples(s):
+        s.touched = True
+        yield s((2, 3), (1, 2), dtype=s.dtype)._replace(parity=False)
+        yield s.raises(RuntimeError, (2, 3), (1,), match="mismatch in length")
+
+
+@op("new_empty_strided(input: Tensor, size: list[int], stride: list[int], *,"
+    " dtype: dtype | None = None, device: device | None = None) -> Tensor")
+class new_empty_strided:
+    """`empty_strided` of the dtype and device of `input`."""
+
+    kind, where, nondiff = CREATE, "method", True
+
+    def rule(x, size, stride, dtype=None, device=None):
+        _in_place_of(size, stride)
+        return _made(size, dtype or x.dtype, device or x.device)
+
+    def layout(spec, x, size, stride, dtype=None, device=None):
+        return _in_place_of(size, stride)
+
+    def decomp(F, x, size, stride, dtype, device):
+        return F.full(size, 0, dtype=dtype or x.dtype, device=device or x.device)
+
+    def samples(s):
+        yield s(s.any(2), (2, 3), (1, 2))._replace(parity=False)
+
+
+@op("empty_permuted(size: list[int], physical_layout: list[int], *, dtype: dtype | None = None,"
+    " device: device | None = None) -> Tensor")
+class empty_permuted:
+    """`empty`, dense, with `physical_layout` listing the dimensions from slowest to fastest."""
+
+    kind, where, nondiff = CREATE, "function", True
+
+    def rule(size, order, dtype=None, device=None):
+        if sorted(order) != list(range(len(size))):
+            raise RuntimeError("Number of dimensions in size does not match the length of the "
+                               f"physical_layout: {list(size)}, {list(order)}")
+        return _made(size, dtype, device)
+
+    def layout(spec, size, order, dtype=None, device=None):
+        return ordered(tuple(size), order)
+
+    def decomp(F, size, order, dtype, device):
+        return F.full(size, 0, dtype=dtype or dt.Default.dtype, device=device)
+
+    def samples(s):
+        s.touched = True
+        yield s((2, 3, 4), (1, 2, 0), dtype=s.dtype)._replace(parity=False)
+        yield s.raises(RuntimeError, (2, 3), (0,), match="physical_layout")
 
 
 @op("scalar_tensor(s: Scalar, *, dtype: dtype | None = None,"

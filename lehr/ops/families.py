@@ -42,6 +42,8 @@ FAMILIES = (
     "softmax",
     "scan",
     "complex",
+    "window",
+    "polynomial",
 )
 
 for _name in FAMILIES:

@@ -521,3 +521,43 @@ class trace:
         yield s(s.any(3, 3))
         yield s(s.any(2, 4))
         yield s.raises(RuntimeError, s.any(3), match="expected a matrix")
+
+
+@op("sum_to_size(input: Tensor, *size: int) -> Tensor")
+class sum_to_size:
+    """The sum over the dimensions that broadcasting from `size` added or widened."""
+
+    where = "method"
+
+    def rule(x, size):
+        gap = len(x.shape) - len(size)
+        if gap < 0 or not _expands(tuple(size), tuple(x.shape)[gap:]):
+            raise RuntimeError(f"size {{{list(size)}}} is not expandable to size "
+                               f"{{{list(x.shape)}}}.")
+        made = x.dtype if not gap and not _widened(size, x.shape, 0) else rule.sum_like(x).dtype
+        return Spec(tuple(size), made, x.device, made)
+
+    def decomp(F, x, size):
+        gap = x.ndim - len(size)
+        dims = _widened(size, x.shape, gap)
+        if not gap and not dims:
+            return F.alias(x)
+        x = F.sum(x, dims, True) if dims else x
+        return F.sum(x, list(range(gap))) if gap else x
+
+    def samples(s):
+        yield s(s.any(2, 3, 4), 3, 1)
+        yield s(s.any(2, 3), (2, 3))
+        yield s(s.any(2, 3), 1, 1)
+        yield s.raises(RuntimeError, s.any(2, 3), 2, match="not expandable")
+
+
+def _expands(size, shape):
+    return not [n for n, want in zip(size, shape, strict=True)
+                if not (isinstance(n, int) and n == 1) and not rule.same(n, want)]
+
+
+def _widened(size, shape, gap):
+    """Dimensions of size 1 in `size` but not in `shape`, which has `gap` more in front."""
+    return [gap + i for i, n in enumerate(size)
+            if isinstance(n, int) and n == 1 and not rule.same(shape[gap + i], 1)]

@@ -244,3 +244,67 @@ class diff:
         yield s(s.any(2), 3)
         yield s.raises(RuntimeError, s.any(), match="at least one-dimensional")
         yield s.raises(RuntimeError, s.any(3), -1, match="non-negative")
+
+
+def _segments(F, y, x, dx, dim):
+    """The areas of the trapezoids between neighbours along `dim`."""
+    n = y.shape[dim]
+    if isinstance(n, int) and n == 0:
+        return F.mul(y, 0)
+    pair = F.add(F.narrow(y, dim, 1, n - 1), F.narrow(y, dim, 0, n - 1))
+    if x is None:
+        return F.mul(pair, dx / 2) if isinstance(dx, (int, float)) else F.mul(F.mul(pair, dx), 0.5)
+    if x.ndim == 1 and y.ndim > 1:
+        d = rule.dim_of(dim, y.ndim)
+        x = F.view(x, (x.shape[0], *(1,) * (y.ndim - 1 - d)))
+        dim = d - y.ndim
+    m = x.shape[dim]
+    return F.mul(F.mul(F.sub(F.narrow(x, dim, 1, m - 1), F.narrow(x, dim, 0, m - 1)), pair), 0.5)
+
+
+def _trapezoids(drop):
+    def typed(y, x=None, dx=1, dim=-1) -> Spec:
+        d = rule.dim_of(dim, len(y.shape))
+        if x is not None and len(x.shape) == 1 and not rule.same(x.shape[0], y.shape[d]):
+            raise RuntimeError("trapezoid: There must be one `x` value for each sample point")
+        made = rule.as_float(rule.operands_type([v for v in (y, x) if v is not None]))
+        shape = tuple(y.shape)
+        if x is not None and len(x.shape) > 1:
+            shape = rule.broadcast(shape, tuple(x.shape))
+        size = shape[d]
+        left = () if drop else (size - 1 if not isinstance(size, int) or size else 0,)
+        return Spec((*shape[:d], *left, *shape[d + 1:]), made, y.device, made)
+    return typed
+
+
+def _curves(s):
+    yield s(s.f(5))
+    yield s(s.f(3, 4), dx=0.5, dim=0)
+    yield s(s.f(3, 4), s.f(4))
+    yield s(s.f(3, 4), s.f(3, 4), dim=0)
+    yield s(s.f(3, 4, 2), s.f(4), dim=1)
+    yield s.raises(RuntimeError, s.f(3, 4), s.f(3), match="one `x` value")
+
+
+CURVE = "y: Tensor, x: Tensor | None = None, *, dx: Scalar = 1, dim: int = -1"
+
+
+@op(f"trapezoid({CURVE}) -> Tensor")
+class trapezoid:
+    """The integral of y along `dim` by the trapezoidal rule, over the places x or steps of dx."""
+
+    rule, where, dtypes, samples = _trapezoids(True), "function", "float half", _curves
+    aliases = ("trapz",)
+
+    def decomp(F, y, x, dx, dim):
+        return F.sum(_segments(F, y, x, dx, dim), dim)
+
+
+@op(f"cumulative_trapezoid({CURVE}) -> Tensor")
+class cumulative_trapezoid:
+    """The running integral of y along `dim` by the trapezoidal rule."""
+
+    rule, where, dtypes, samples = _trapezoids(False), "function", "float half", _curves
+
+    def decomp(F, y, x, dx, dim):
+        return F.cumsum(_segments(F, y, x, dx, dim), dim)

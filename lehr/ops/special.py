@@ -233,7 +233,7 @@ class i0:
     """The modified Bessel function of the first kind of order 0."""
 
     kind, rule, where, host = POINTWISE, rule.float_unary, EVERYWHERE, True
-    aliases, samples = ("special.i0",), sample.unary()
+    aliases, samples = ("special.i0", "special.modified_bessel_i0"), sample.unary()
 
     def eager(np, x):
         return approximation.i0(x)
@@ -247,6 +247,7 @@ class i1:
     """The modified Bessel function of the first kind of order 1."""
 
     kind, rule, where, host = POINTWISE, rule.float_unary, "special", True
+    aliases = ("special.modified_bessel_i1",)
     dtypes, samples = "int float bool", sample.unary()
 
     def eager(np, x):
@@ -314,3 +315,14 @@ class igammac:
 
     def eager(np, a, x):
         return approximation.incomplete_gamma(a, x)[1]
+
+
+@op("spherical_bessel_j0(x: Tensor) -> Tensor")
+class spherical_bessel_j0:
+    """sin(x) / x, 1 at 0 and 0 at infinity."""
+
+    kind, rule, where = POINTWISE, rule.float_unary, "special"
+    dtypes, samples = "int float bool", sample.unary(nonfinite=True)
+
+    def decomp(F, x):
+        return F.where(F.eq(x, 0), 1, F.where(F.isinf(x), 0, F.div(F.sin(x), x)))

@@ -310,3 +310,95 @@ class dist:
     def samples(s):
         yield s(s.f(3, 4), s.f(4))
         yield s(s.f(3), s.f(3), 3)
+
+
+@op("renorm(input: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor")
+class renorm:
+    """The slices along `dim`, scaled down where their p-norm exceeds maxnorm."""
+
+    kind, where, dtypes = REDUCE, "function method inplace", "float half"
+
+    def rule(x, p, dim, maxnorm):
+        if len(x.shape) < 2:
+            raise RuntimeError("renorm: input needs at least 2 dimensions, got "
+                               f"{len(x.shape)} dimensions")
+        rule.dim_of(dim, len(x.shape))
+        return rule.unary(x)
+
+    def decomp(F, x, p, dim, maxnorm):
+        d = rule.dim_of(dim, x.ndim)
+        size = F.linalg_vector_norm(x, p, [i for i in range(x.ndim) if i != d], True)
+        # The small term is PyTorch's guard against division by zero.
+        scale = F.where(F.gt(size, maxnorm), F.div(maxnorm, F.add(size, 1e-7)), 1.0)
+        return F.mul(x, scale)
+
+    def samples(s):
+        yield s(s.f(3, 4), 2, 0, 1.0)
+        yield s(s.f(2, 3, 4), 1, -1, 5)
+        yield s.raises(RuntimeError, s.f(3), 2, 0, 1.0, match="at least 2 dimensions")
+
+
+def _square(x, *rest) -> Spec:
+    if len(x.shape) > 2:
+        raise RuntimeError("cov(): expected input to have two or fewer dimensions but got an input "
+                           f"with {len(x.shape)} dimensions")
+    made = rule.as_float(x.dtype)
+    shape = (x.shape[0],) * 2 if len(x.shape) == 2 and x.shape[0] != 1 else ()
+    return Spec(shape, made, x.device, made)
+
+
+@op("cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None,"
+    " aweights: Tensor | None = None) -> Tensor")
+class cov:
+    """The covariance matrix of the rows, over observations in columns with frequencies `fweights`
+    and weights `aweights`."""
+
+    where, rule, dtypes = METHOD, _square, "float int half"
+
+    def decomp(F, x, correction, fweights, aweights):
+        rows = x if x.ndim == 2 else F.view(x, (1, -1))
+        n = rows.shape[1]
+        if fweights is None and aweights is None:
+            center = F.mean(rows, 1, True)
+            weighted = gap = F.sub(rows, center)
+            left = n - correction
+            freedom = (max(left, 0) if isinstance(left, int)
+                       else F.clamp_min(F.size_value(left), 0))
+        else:
+            given = [w for w in (fweights, aweights) if w is not None]
+            weight = given[0] if len(given) == 1 else F.mul(*given)
+            total = F.sum(weight)
+            gap = F.sub(rows, F.div(F.sum(F.mul(rows, weight), 1, True), total))
+            weighted = F.mul(gap, weight)
+            less = correction if aweights is None else F.div(
+                F.mul(F.sum(F.mul(weight, aweights)), correction), total)
+            freedom = F.clamp_min(F.sub(total, less), 0)
+        made = F.div(F.matmul(weighted, F.transpose(gap, 0, 1)), freedom)
+        return F.view(made, ()) if rows.shape[0] == 1 else made
+
+    def samples(s):
+        yield s(s.any(3, 5))
+        yield s(s.f(6))
+        yield s(s.f(3, 5), correction=0)
+        yield s(s.f(3, 5), fweights=s.i(5, low=1, high=4), aweights=s.f(5, pos=True))
+        yield s(s.f(3, 5), aweights=s.f(5, pos=True))
+        yield s.raises(RuntimeError, s.f(2, 2, 2), match="two or fewer dimensions")
+
+
+@op("corrcoef(input: Tensor) -> Tensor")
+class corrcoef:
+    """The correlation coefficients of the rows, in [-1, 1]."""
+
+    where, rule, dtypes = METHOD, _square, "float half"
+
+    def decomp(F, x):
+        made = F.cov(x)
+        if made.ndim == 0:
+            return F.div(made, made)
+        spread = F.sqrt(F.diagonal(made))
+        ratio = F.div(F.div(made, F.unsqueeze(spread, 1)), F.unsqueeze(spread, 0))
+        return F.clamp(ratio, -1, 1)
+
+    def samples(s):
+        yield s(s.f(3, 5))
+        yield s(s.f(6))
