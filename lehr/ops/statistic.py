@@ -232,6 +232,20 @@ class linalg_vector_norm:
     kind, rule, where = REDUCE, _norm_rule, "linalg"
     dtypes = "float half"
 
+    def eager(np, x, ord, dim, keepdim, dtype):
+        dims = rule.dims_of(dim, x.ndim)
+        if ord == 2 and len(dims) == x.ndim and x.flags.c_contiguous and x.dtype.kind == "f":
+            flat = x.reshape(-1)
+            return np.sqrt(np.dot(flat, flat)).reshape((1,) * x.ndim if keepdim else ())
+        size = np.abs(x)
+        if ord in (np.inf, -np.inf):
+            return (np.max if ord > 0 else np.min)(size, axis=dims, keepdims=keepdim)
+        if ord in (0, 1, 2):
+            size = np.not_equal(size, 0) if ord == 0 else size if ord == 1 else size * size
+            made = np.sum(size, axis=dims, keepdims=keepdim)
+            return np.sqrt(made) if ord == 2 else made
+        return np.sum(size ** ord, axis=dims, keepdims=keepdim) ** (1.0 / ord)
+
     def decomp(F, x, ord, dim, keepdim, dtype):
         if ord in NORMS:
             return NORMS[ord](F, x, dim, keepdim)
