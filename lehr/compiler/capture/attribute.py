@@ -5,7 +5,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .fault import Raised
-from .mapping import SpaceValue
+from .mapping import ProxyValue, SpaceValue
 from .objects import OBJECT, ClassValue, ModuleValue, ObjectValue
 from .source import Source, const
 from .value import GONE, NUMBERS, Const, Known, NotConstant, Value
@@ -162,6 +162,19 @@ class Attributes(Base):
         found = self.find_generic(value, name)
         return self.no_attribute(value, name) if found is None else found
 
+    def class_space(self, value: ClassValue) -> ProxyValue:
+        """`cls.__dict__`: a snapshot of the names, their values are read when used."""
+        real = value.real
+        if real.__flags__ & HEAPTYPE and real not in self.fresh_classes:
+            source = Source("dict", const(real, real.__qualname__))
+            self.guard(source, "keys", tuple(real.__dict__))
+        found: dict[str, Value] = {}
+        for name, raw in real.__dict__.items():
+            if name not in value.written:
+                found[name] = self.class_entry(real, name, raw)
+        found.update({k: v for k, v in value.written.items() if v is not GONE})
+        return ProxyValue(self.dict_value(found))
+
     def find_in_class(self, value: ClassValue, name: str) -> Value | None:
         """`type.__getattribute__`."""
         meta = type(value.real)
@@ -227,14 +240,19 @@ class Attributes(Base):
         kind = value.type_
         if isinstance(value, Known) and not isinstance(value.real, types.BuiltinFunctionType):
             self.stop("opaque-write", f"{kind.__name__}.{name}")
-        try:
-            blank = value.constant(self)
-        except NotConstant:
-            blank = kind.__new__(kind)
+        blank = value.shell() if isinstance(value, ObjectValue) else self.constant_or_none(value)
+        if blank is None:
+            self.stop("opaque-write", f"{kind.__name__}.{name}")
         if new is None:
             self.native_op(object.__delattr__, blank, name)
         self.native_op(object.__setattr__, blank, name, None)
         self.stop("opaque-write", f"{kind.__name__}.{name}")
+
+    def constant_or_none(self, value: Value) -> Any:
+        try:
+            return value.constant(self)
+        except NotConstant:
+            return None
 
     def set_in_class(self, value: ClassValue, name: str, new: Value | None) -> Value:
         """`type.__setattr__`: an overlay over the real class."""
@@ -244,8 +262,9 @@ class Attributes(Base):
             self.stop("class-write", f"{cls.__qualname__}.{name}")
         if not cls.__flags__ & HEAPTYPE:
             self.native_op(type.__setattr__, cls, name, None)
-        if name.startswith("__") and name.endswith("__") and hasattr(object, name):
-            self.stop("class-write", f"{cls.__qualname__}.{name}")
+        if name.startswith("__") and name.endswith("__"):
+            self.set_slot(value, name, new)
+            return Const(None)
         if new is None and (name not in cls.__dict__ and name not in value.written
                             or value.written.get(name) is GONE):
             self.no_attribute(value, name)
@@ -253,22 +272,38 @@ class Attributes(Base):
         self.effect(kind, value, Const(name), *([new] if new is not None else []))
         value.written[name] = new if new is not None else GONE
         self.overlays[cls] = value.written
+        self.forget_lookups(name)
+        return Const(None)
+
+    def set_slot(self, value: ClassValue, name: str, new: Value | None) -> None:
+        """A special method: C looks at the real class, so only a class of the program can take it."""
+        cls = value.real
+        twin = None if new is None else self.twin(new.force(self))
+        if isinstance(new, Const):
+            twin = new.value
+        if cls not in self.fresh_classes or twin is None:
+            self.stop("class-write", f"{cls.__qualname__}.{name}")
+        type.__setattr__(cls, name, twin)
+        self.forget_lookups(name)
+
+    def forget_lookups(self, name: str) -> None:
         for key in [k for k in self.lookups if k[1] == name]:
             del self.lookups[key]
-        return Const(None)
 
     # -- fields that C code keeps
 
     def read_field(self, descriptor: Any, obj: Value) -> Value:
         obj = obj.force(self)
         name, owner = descriptor.__name__, descriptor.__objclass__
-        heap = owner.__flags__ & HEAPTYPE
         if owner is object:
             return OBJECT[name](obj, self)
-        if heap and type(descriptor) is types.MemberDescriptorType and isinstance(obj, ObjectValue):
+        if self.is_slot(descriptor, obj):
             found = obj.read_member(self, descriptor)
-            return self.no_attribute(obj, name) if found is None else found
-        if heap and name == "__dict__":
+            if found is None:
+                self.native_op(descriptor.__get__, object.__new__(owner))
+            assert found is not None
+            return found
+        if name == "__dict__":
             attrs = self.attrs_of(obj)
             if attrs is not None:
                 return attrs
@@ -281,6 +316,11 @@ class Attributes(Base):
             return self.read_opaque(descriptor, obj)
         return self.fresh(self.native_op(descriptor.__get__, real))
 
+    def is_slot(self, descriptor: Any, obj: Value) -> bool:
+        """Whether it is an entry of some `__slots__`."""
+        return type(descriptor) is types.MemberDescriptorType and isinstance(obj, ObjectValue) and (
+            self.is_python(descriptor.__objclass__))
+
     def read_opaque(self, descriptor: Any, obj: Value) -> Value:
         """Seam: a field of an object implemented in C that has no model."""
         return self.stop("opaque-attribute", f"{obj.type_.__name__}.{descriptor.__name__}")
@@ -288,10 +328,9 @@ class Attributes(Base):
     def write_field(self, descriptor: Any, obj: Value, value: Value | None) -> None:
         obj = obj.force(self)
         name, owner = descriptor.__name__, descriptor.__objclass__
-        if owner.__flags__ & HEAPTYPE and type(descriptor) is types.MemberDescriptorType and (
-                isinstance(obj, ObjectValue)):
+        if self.is_slot(descriptor, obj):
             if value is None and obj.read_member(self, descriptor) is None:
-                self.no_attribute(obj, name)
+                self.native_op(descriptor.__delete__, object.__new__(owner))
             obj.write_member(self, descriptor, value)
             return
         handler = obj.table.get(name + "=")

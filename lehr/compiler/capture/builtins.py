@@ -6,12 +6,15 @@ for the text of the error.
 """
 from __future__ import annotations
 
+import _thread
 import builtins as python
 import collections
+import dataclasses
 import functools
 import itertools
 import operator
 import sys
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +30,10 @@ from .iterators import (
     StarmapIterator,
     ZipIterator,
 )
-from .objects import ClassValue
+from .mapping import DictValue
+from .objects import CellValue, ClassValue, MethodValue
+from .polyfill import POLYFILLS
+from .source import const
 from .value import NULL, Const, Known, Value, arity
 
 if TYPE_CHECKING:
@@ -47,13 +53,12 @@ def model(*reals: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]
 
 
 def checked(function: Callable[..., Value], real: Any) -> Model:
-    least, most = arity(function, skip=1)
+    limits = arity(function, skip=1)
 
     def run(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        given = len(args)
-        if given < least and not kwargs or 0 <= most < given:
-            m.native_op(real, *([None] * given), **dict.fromkeys(kwargs))
-            m.stop("unmodelled", f"{real.__name__} with {given} arguments")
+        if not limits.accepts(len(args), kwargs):
+            m.native_op(real, *([None] * len(args)), **dict.fromkeys(kwargs))
+            m.stop("unmodelled", f"{real.__name__} with these arguments")
         return function(m, *args, **kwargs)
     return run
 
@@ -90,7 +95,7 @@ def class_arguments(m: Machine, kinds: Value, name: str) -> list[ClassValue]:
 
 
 @model(type)
-def type_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+def type_(m: Machine, /, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 1 and not kwargs:
         return m.class_value(m.type_of(args[0]))
     if len(args) != 3:
@@ -161,7 +166,7 @@ def id_(m: Machine, value: Value) -> Value:
 
 
 @model(super)
-def super_(m: Machine, *args: Value) -> Value:
+def super_(m: Machine, /, *args: Value) -> Value:
     if not args:
         return m.zero_super()
     return m.make_super(args[0], args[1] if len(args) > 1 else None)
@@ -196,14 +201,14 @@ MODELS[complex] = number(complex, ("__complex__", "__float__", "__index__"))
 
 
 @model(str)
-def str_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+def str_(m: Machine, /, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 1 and not kwargs:
         return m.str_of(args[0])
     return pure(m, str, args, kwargs)
 
 
 @model(bytes)
-def bytes_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+def bytes_(m: Machine, /, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 1 and not kwargs and not isinstance(args[0].force(m), Const):
         found = m.special(args[0], "__bytes__", [])
         if found is not None:
@@ -275,12 +280,12 @@ def len_(m: Machine, value: Value) -> Value:
 
 
 @model(range)
-def range_(m: Machine, *args: Value) -> Value:
+def range_(m: Machine, /, *args: Value) -> Value:
     return Const(m.native_op(range, *[m.index(a) for a in args]))
 
 
 @model(slice)
-def slice_(m: Machine, *args: Value) -> Value:
+def slice_(m: Machine, /, *args: Value) -> Value:
     if not 1 <= len(args) <= 3:
         m.native_op(slice, *([None] * len(args)))
     return m.make_slice([Const(None), args[0]] if len(args) == 1 else list(args))
@@ -432,14 +437,14 @@ def locals_(m: Machine) -> Value:
     made: dict[Any, Value] = {}
     for name, value in zip(frame.program.slots, frame.slots, strict=True):
         if value is not None and value is not NULL:
-            content = value.read(m) if hasattr(value, "content") else value
+            content = value.read(m) if isinstance(value, CellValue) else value
             if content is not None:
                 made[name] = content
     return m.dict_value(made)
 
 
 @model(python.__build_class__)
-def build_class(m: Machine, *args: Value, **kwargs: Value) -> Value:
+def build_class(m: Machine, /, *args: Value, **kwargs: Value) -> Value:
     return m.build_class(list(args), kwargs)
 
 
@@ -604,7 +609,7 @@ def cached_call(m: Machine, function: Known, args: list[Value], kwargs: dict[str
     Whether the real cache holds the result is not known to later calls, so the function must be
     free of effects.
     """
-    wrapped = m.getattr(function, "__wrapped__")
+    wrapped = m.part(function.real.__wrapped__, function.source, "__wrapped__")
     key = (tuple(a.key(m) for a in args), tuple((k, v.key(m)) for k, v in kwargs.items()))
     cache = m.caches.setdefault(function.real, {})
     if key not in cache:
@@ -615,9 +620,38 @@ def cached_call(m: Machine, function: Known, args: list[Value], kwargs: dict[str
     return cache[key]
 
 
+@model(_thread.get_ident)
+def get_ident(m: Machine) -> Value:
+    found = _thread.get_ident()
+    m.guard(const(_thread.get_ident, "get_ident"), "returns", found)
+    return Const(found)
+
+
+def process_class(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return m.native_on_class(dataclasses._process_class, args, kwargs)  # type: ignore[attr-defined]
+
+
+MODELS[dataclasses._process_class] = process_class  # type: ignore[attr-defined]
+
+
+def call_alias(m: Machine, function: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A call of `list[int]`: the class is called, the alias is noted where that is possible."""
+    made = m.call(m.fresh(function.real.__origin__), args, kwargs)
+    m.catching((AttributeError, TypeError), lambda: setattr_(m, made, Const("__orig_class__"), function))
+    return made
+
+
+def interpreted(function: Callable[..., Any]) -> Model:
+    return lambda m, args, kwargs: m.call(m.wrap(function, None), args, kwargs)
+
+
+for _real, _polyfill in POLYFILLS.items():
+    MODELS[_real] = interpreted(_polyfill)
+
+
 # Type of a C callable -> how its objects are called.
 CALLABLES: dict[type, Callable[[Any, Known, list[Value], dict[str, Value]], Value]] = {
-    functools._lru_cache_wrapper: cached_call,
+    functools._lru_cache_wrapper: cached_call, types.GenericAlias: call_alias,
 }
 
 
@@ -636,3 +670,28 @@ def native_class_call(m: Machine, args: list[Value], kwargs: dict[str, Value], r
 
 
 MODELS[collections.namedtuple] = functools.partial(native_class_call, real=collections.namedtuple)
+
+
+def type_call(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    cls = args[0].force(m)
+    if not isinstance(cls, ClassValue):
+        return m.error(TypeError, "descriptor '__call__' requires a 'type' object")
+    return m.construct(cls, args[1:], kwargs)
+
+
+MODELS[type.__call__] = type_call
+
+
+@model(types.MethodType)
+def method_type(m: Machine, function: Value, owner: Value) -> Value:
+    if not m.callable(function):
+        m.error(TypeError, "first argument must be callable")
+    return MethodValue(function.force(m), owner)
+
+
+@model(types.MappingProxyType)
+def mapping_proxy(m: Machine, whole: Value) -> Value:
+    whole = whole.force(m)
+    if not isinstance(whole, DictValue):
+        return m.stop("native-new", "mappingproxy of this object")
+    return m.proxy(whole)

@@ -3,16 +3,36 @@ from __future__ import annotations
 
 import collections
 import functools
+import os
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .fault import FaultValue, Raised
 from .mapping import DefaultValue, DictValue, OrderedValue
-from .objects import OBJECT, ClassValue, ObjectValue, PropertyValue, ScalarValue, WrapperValue
+from .objects import (
+    OBJECT,
+    ClassValue,
+    NamespaceValue,
+    ObjectValue,
+    PropertyValue,
+    ScalarValue,
+    WrapperValue,
+)
 from .sequence import DequeValue, ListValue, TupleValue
 from .sets import SetValue
-from .value import METHOD_DESCRIPTORS, PURE_TYPES, Const, Known, NotConstant, Signal, Value, slot
+from .value import (
+    METHOD_DESCRIPTORS,
+    PURE_TYPES,
+    UNLIMITED,
+    Arity,
+    Const,
+    Known,
+    NotConstant,
+    Signal,
+    Value,
+    slot,
+)
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -30,9 +50,11 @@ Model = Callable[["Machine", Args, Kwargs], Value]
 PURE_MODULES = frozenset((
     "math", "cmath", "_operator", "binascii", "zlib", "_struct", "unicodedata"))
 PURE_FUNCTIONS: frozenset[Any] = frozenset((
-    abs, ascii, bin, chr, divmod, hex, oct, ord, pow, round,
+    os.fspath, abs, ascii, bin, chr, divmod, hex, oct, ord, pow, round,
     float.fromhex, int.from_bytes, bytes.fromhex, bytes.maketrans, str.maketrans,
     dict.__dict__["fromkeys"]))
+PURE_METHODS = frozenset((type.__or__, type.__ror__, type.__repr__, type.mro))
+ORDERINGS = frozenset(("__lt__", "__le__", "__gt__", "__ge__"))
 ABSTRACT = 1 << 20
 
 
@@ -52,7 +74,7 @@ class PartialValue(ObjectValue):
                           **{k: r(v) for k, v in self.kwargs.items()})
 
     @slot("__call__")
-    def call(self, m: Machine, *args: Value, **kwargs: Value) -> Value:
+    def call(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return m.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
 
     @slot("func")
@@ -69,10 +91,14 @@ class PartialValue(ObjectValue):
 
 
 def new_tuple(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) > 1 or kwargs:
+        m.native_op(tuple, *([None] * len(args)), **dict.fromkeys(kwargs))
     return TupleValue(cls, list(m.iterate(args[0])) if args else [])
 
 
 def new_frozenset(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) > 1 or kwargs:
+        m.native_op(frozenset, *([None] * len(args)), **dict.fromkeys(kwargs))
     return SetValue(cls, {item.key(m) for item in m.iterate(args[0])} if args else set())
 
 
@@ -130,6 +156,7 @@ NEW: dict[type, Callable[[Any, Any, Args, Kwargs], Value]] = {
     collections.OrderedDict: lambda m, cls, args, kwargs: OrderedValue(cls),
     collections.defaultdict: lambda m, cls, args, kwargs: DefaultValue(cls),
     collections.deque: lambda m, cls, args, kwargs: DequeValue(cls, []),
+    types.SimpleNamespace: lambda m, cls, args, kwargs: NamespaceValue(cls),
     set: lambda m, cls, args, kwargs: SetValue(cls),
     property: lambda m, cls, args, kwargs: PropertyValue([None, None, None], type_=cls),
     classmethod: new_wrapper, staticmethod: new_wrapper, functools.partial: new_partial,
@@ -184,6 +211,8 @@ class Calls(Base):
                 made = self.fold(real, args, kwargs)
                 if made is not None:
                     return made
+        elif kind is types.ClassMethodDescriptorType and real.__objclass__ is object:
+            return OBJECT[real.__name__](args[0], self, *args[1:], **kwargs)
         elif real in PURE_FUNCTIONS and kind is types.ClassMethodDescriptorType:
             made = self.fold(getattr(args[0].force(self).real, real.__name__), args[1:], kwargs)
             if made is not None:
@@ -206,31 +235,32 @@ class Calls(Base):
         if owner is object:
             handler = OBJECT.get(name)
             if handler is not None:
-                return self.run_handler(handler, name, (0, -1), obj, args, kwargs)
+                return self.run_handler(handler, name, UNLIMITED, obj, args, kwargs)
         else:
             handler = obj.table.get(name)
             if handler is not None:
-                limits = obj.arities.get(name, (0, -1))
+                limits = obj.arities.get(name, UNLIMITED)
                 return self.run_handler(handler, name, limits, obj, args, kwargs)
-            if owner in PURE_TYPES or issubclass(owner, BaseException):
+            if name in ORDERINGS and owner not in PURE_TYPES and not isinstance(obj, Known):
+                return Const(NotImplemented)
+            if owner in PURE_TYPES or real in PURE_METHODS or issubclass(owner, BaseException):
                 made = self.fold(real, [obj, *args[1:]], kwargs)
                 if made is not None:
                     return made
         return self.native_method(function, obj, args, kwargs)
 
-    def run_handler(self, handler: Callable[..., Any], name: str, limits: tuple[int, int],
-                    obj: Value, args: Args, kwargs: Kwargs) -> Value:
-        given = len(args) - 1
-        least, most = limits
-        if given < least and not kwargs or 0 <= most < given:
-            self.wrong_arity(obj, name, limits, given)
+    def run_handler(self, handler: Callable[..., Any], name: str, limits: Arity, obj: Value,
+                    args: Args, kwargs: Kwargs) -> Value:
+        if not limits.accepts(len(args) - 1, kwargs):
+            self.wrong_arity(obj, name, len(args) - 1, kwargs)
         return handler(obj, self, *args[1:], **kwargs)
 
-    def wrong_arity(self, obj: Value, name: str, limits: tuple[int, int], given: int) -> None:
+    def wrong_arity(self, obj: Value, name: str, given: int, kwargs: Kwargs) -> None:
         """The text of CPython's error, from the method of an empty object of the base class."""
         base = getattr(obj, "base", obj.type_)
-        self.native_op(getattr(base, name), base.__new__(base), *([None] * given))
-        self.stop("unmodelled", f"{base.__name__}.{name} with {given} arguments")
+        blank, named = base.__new__(base), dict.fromkeys(kwargs)
+        self.native_op(getattr(base, name), blank, *([None] * given), **named)
+        self.stop("unmodelled", f"{base.__name__}.{name} with these arguments")
 
     def fold(self, function: Any, args: Args, kwargs: Kwargs) -> Value | None:
         """Calls a pure C function with real arguments; None when they have no real form."""
@@ -316,7 +346,7 @@ class Calls(Base):
             return self.new_class(args, kwargs)
         if issubclass(base, BaseException):
             return new_fault(self, cls, args[1:], kwargs)
-        maker = NEW.get(base)
+        maker = next((NEW[k] for k in cls.__mro__ if k in NEW and issubclass(k, base)), None)
         if maker is None:
             return self.stop("native-new", f"{base.__module__}.{base.__qualname__}")
         return maker(self, cls, args[1:], kwargs)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .objects import ObjectValue
@@ -86,7 +87,7 @@ class FaultValue(ObjectValue):
         return next(k for k in self.type_.__mro__ if k.__module__ == "builtins")
 
     @slot("__init__")
-    def init(self, m: Machine, *args: Value, **kwargs: Value) -> Value:
+    def init(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
         self.args = list(args)
         if kwargs:
             accepted = KEYWORDS.get(self.native_base(), ())
@@ -170,7 +171,7 @@ class FaultValue(ObjectValue):
         return Const(None)
 
     @slot("__setstate__", "__reduce__")
-    def unpickle(self, m: Machine, *args: Value) -> Value:
+    def unpickle(self, m: Machine, /, *args: Value) -> Value:
         return m.stop("native-method", "pickling of an exception")
 
     @slot("__str__")
@@ -194,6 +195,16 @@ FIELDED = (OSError, StopIteration, SystemExit, SyntaxError, UnicodeError, Import
 KEYWORDS: dict[type, tuple[str, ...]] = {
     ImportError: ("name", "path"), ModuleNotFoundError: ("name", "path"),
     AttributeError: ("name", "obj"), NameError: ("name",)}
+
+
+def native_field(name: str) -> Callable[[FaultValue, Machine], Value]:
+    return lambda self, m: self.field(m, name)
+
+
+for _name in ("errno", "strerror", "filename", "filename2", "characters_written", "name", "path",
+              "name_from", "msg", "obj", "object", "start", "end", "reason", "encoding", "lineno",
+              "offset", "text", "end_lineno", "end_offset", "print_file_and_line"):
+    FaultValue.table[_name] = native_field(_name)
 
 
 class TracebackValue(Value):

@@ -30,10 +30,19 @@ SILENT_METAS = frozenset((type, abc.ABCMeta))
 
 class Quiet:
     """First base of a class in the making, so that `__init_subclass__` does not run natively."""
-    __slots__ = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         pass
+
+
+class Settler(Rebuilder):
+    """Makes real objects that stay the twins of their values."""
+
+    def made(self, value: Value, real: Any) -> Any:
+        if not isinstance(value, (Const, ClassValue)):
+            self.machine.known[id(real)] = value
+            self.machine.kept += [real, value]
+        return super().made(value, real)
 
 
 class Classes(Base):
@@ -122,7 +131,10 @@ class Classes(Base):
         shown = (Quiet, *parents) if hooks else parents
         real = self.native_op(self.type_new, kind, title, shown, real_space)
         if hooks:
-            real.__bases__ = parents
+            try:
+                real.__bases__ = parents
+            except TypeError:   # another layout, as with `__slots__`
+                self.stop("class-hook", f"{title}.__init_subclass__")
         value = ClassValue(real)
         self.known[id(real)] = value
         self.kept.append(real)
@@ -192,6 +204,8 @@ class Classes(Base):
             cells = tuple(self.twin_cell(cell) for cell in value.closure)
             space, name = value.globals.real, value.code.co_name
             found = types.FunctionType(value.code, space, name, None, cells)
+            if value.attrs is not None and "__isabstractmethod__" in value.attrs.storage:
+                found.__isabstractmethod__ = True  # type: ignore[attr-defined]
         elif isinstance(value, PropertyValue) and value.type_ is property:
             parts = [None if p is None else self.twin(p.force(self)) for p in value.parts]
             found = property(*parts)
@@ -284,6 +298,20 @@ class Classes(Base):
         for cell in value.closure:
             r(cell)
         value.fill_fields(r, twin)
+
+    def native_on_class(self, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Runs a class decorator of the standard library on a class of the program."""
+        cls = args[0].force(self)
+        if not isinstance(cls, ClassValue) or cls.real not in self.fresh_classes:
+            return self.stop("class-write", f"{function.__qualname__} of an existing class")
+        self.settle_class(cls, Settler(self))
+        named = {k: v.constant(self) for k, v in kwargs.items()}
+        made = self.native_op(function, cls.real, *[a.constant(self) for a in args[1:]], **named)
+        cls.written.clear()
+        self.settled.discard(cls.real)
+        for key in [k for k in self.lookups if issubclass(k[0], cls.real)]:
+            del self.lookups[key]
+        return self.class_value(made)
 
     # -- isinstance
 

@@ -34,7 +34,7 @@ from .fault import FaultValue, Raised
 from .frame import Frame, bind
 from .iterators import ViewValue
 from .klass import Classes
-from .objects import ClassValue, FunctionValue, SuperValue
+from .objects import CellValue, ClassValue, FunctionValue, SuperValue
 from .operation import Operations
 from .rebuild import Rebuilder, replay
 from .sequence import TupleValue
@@ -73,6 +73,7 @@ FACTS: dict[str, Callable[[Any, Any, Mapping[str, object]], bool]] = {
     "absent": lambda x, detail, args: detail not in x,
     "elements": lambda x, detail, args: x == detail,
     "no attribute": lambda x, detail, args: not hasattr(x, detail),
+    "returns": lambda x, detail, args: x() == detail,
     "empty cell": lambda x, detail, args: not cell_filled(x),
 }
 
@@ -126,6 +127,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         self.lookups: dict[tuple[Any, str], Value | None] = {}
         self.overlays: dict[Any, dict[str, Value]] = {}     # class -> what the program wrote to it
         self.fresh_classes: dict[Any, Any] = {}             # classes made by the program
+        self.python_classes: dict[Any, bool] = {}
         self.has_dict: dict[Any, bool] = {}
         self.by_identity: dict[Any, bool] = {}
         self.proxies: dict[Any, Any] = {}
@@ -364,14 +366,15 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         if not code.co_argcount:
             self.error(RuntimeError, "super(): no arguments")
         first = frame.slots[0]
-        if isinstance(first, Value) and hasattr(first, "content"):
+        if isinstance(first, CellValue):
             first = first.read(self)
         if first is None:
             self.error(RuntimeError, "super(): arg[0] deleted")
         if "__class__" not in code.co_freevars:
             self.error(RuntimeError, "super(): __class__ cell not found")
         cell = frame.slots[frame.program.slots.index("__class__", frame.program.own)]
-        cls = cell.read(self)  # type: ignore[union-attr]
+        assert isinstance(cell, CellValue)
+        cls = cell.read(self)
         if cls is None:
             self.error(RuntimeError, "super(): empty __class__ cell")
         assert first is not None

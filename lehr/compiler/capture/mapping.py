@@ -40,11 +40,10 @@ class DictValue(ObjectValue):
 
     def child(self, m: Machine, key: Any) -> Source:
         """The source of one entry."""
-        assert self.source is not None
         if type(key) in (str, int, bool, float, bytes, type(None), tuple):
-            return self.source.item(key)
+            return self.origin().item(key)
         found = m.lift(key)
-        return self.source.item(found.source or const(key, "key"))
+        return self.origin().item(found.source or const(key, "key"))
 
     def find(self, m: Machine, key: Any) -> Value | None:
         """The value under a key (see `Value.key`), or None."""
@@ -59,7 +58,8 @@ class DictValue(ObjectValue):
             m.guard(self.source, "absent", key)
             self.storage[key] = GONE
             return None
-        found = self.storage[key] = m.lazy(dict.__getitem__(self.real, key), self.child(m, key))
+        source = self.child(m, key) if self.source is not None else None
+        found = self.storage[key] = m.lazy(dict.__getitem__(self.real, key), source)
         return found
 
     def full(self, m: Machine) -> DictValue:
@@ -71,7 +71,7 @@ class DictValue(ObjectValue):
         known, storage = self.storage, dict[Any, Value]()
         self.sparse = False
         for i, raw in enumerate(list(dict.__iter__(real))):
-            key = m.raw_key(raw, Source("key", self.source, i))
+            key = m.raw_key(raw, Source("key", self.origin(), i))
             found = known.get(key)
             if found is None or found is GONE or self.written(key):
                 found = m.lazy(dict.__getitem__(real, raw), self.child(m, key))
@@ -151,10 +151,18 @@ class DictValue(ObjectValue):
                 parts = m.pair(pair, i)
                 yield parts[0].key(m), parts[1]
 
-    @slot("__init__", "update")
-    def update(self, m: Machine, *args: Value, **kwargs: Value) -> Value:
+    @slot("__init__")
+    def init(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        return self.merge(m, "dict", args, kwargs)
+
+    @slot("update")
+    def update(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        return self.merge(m, "update", args, kwargs)
+
+    def merge(self, m: Machine, method: str, args: tuple[Value, ...],
+              kwargs: dict[str, Value]) -> Value:
         if len(args) > 1:
-            m.error(TypeError, f"update expected at most 1 argument, got {len(args)}")
+            m.error(TypeError, f"{method} expected at most 1 argument, got {len(args)}")
         for arg in args:
             for key, value in self.items_of(m, arg):
                 self.put(m, key, value)
@@ -306,12 +314,11 @@ class SpaceValue(DictValue):
         self.owner = owner
 
     def child(self, m: Machine, key: Any) -> Source:
-        assert self.source is not None
         if type(key) is not str:
             return super().child(m, key)
         if self.owner is None:
-            return Source("global", self.source, key)
-        return self.owner.source.attr(key) if self.owner.source else self.source.item(key)
+            return Source("global", self.origin(), key)
+        return self.owner.source.attr(key) if self.owner.source else self.origin().item(key)
 
     def log_put(self, m: Machine, key: Any, value: Value) -> None:
         if self.owner is None:
@@ -336,6 +343,10 @@ class OrderedValue(DictValue):
     __slots__ = ()
     base = collections.OrderedDict
     kind = "ordered"
+
+    def shown(self, m: Machine) -> Value:
+        plain = m.dict_value(self.values_of(m))
+        return m.list_value(list(m.iterate(m.view(plain, "items")))) if AS_PAIRS else plain
 
     @slot("move_to_end")
     def move_to_end(self, m: Machine, key: Value, last: Value | None = None) -> Value:
@@ -379,11 +390,14 @@ class OrderedValue(DictValue):
 
     @slot("__repr__")
     def repr(self, m: Machine) -> Value:
-        inner = m.guarded_repr(self, lambda: [m.repr_text(m.dict_value(self.values_of(m)))])
+        inner = m.guarded_repr(self, lambda: [m.repr_text(self.shown(m))])
         name = self.type_.__name__
         if inner is None:
             return Const("...")
         return Const(f"{name}({inner[0]})" if self.storage else f"{name}()")
+
+
+AS_PAIRS = "[" in repr(collections.OrderedDict(a=1))     # up to 3.11
 
 
 class DefaultValue(DictValue):
@@ -401,8 +415,8 @@ class DefaultValue(DictValue):
         if self.factory is None:
             if self.real is None:
                 return Const(None)
-            assert self.source is not None
-            self.factory = m.lazy(self.real.default_factory, self.source.attr("default_factory"))
+            source = self.origin().attr("default_factory")
+            self.factory = m.lazy(self.real.default_factory, source)
         return self.factory
 
     @slot("default_factory=")
@@ -412,7 +426,7 @@ class DefaultValue(DictValue):
         self.factory = value
 
     @slot("__init__")
-    def init(self, m: Machine, *args: Value, **kwargs: Value) -> Value:
+    def init(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
         if args:
             factory = args[0].force(m)
             if not m.is_none(factory) and not m.callable(factory):

@@ -1,6 +1,7 @@
 """User instances, classes, functions, methods, cells and the descriptors Python is built from."""
 from __future__ import annotations
 
+import copyreg
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,10 @@ class ObjectValue(Value):
             return self.real
         return m.key_of(self)
 
+    def origin(self) -> Source:
+        """The source, or the object itself where it was reached without one."""
+        return self.source or const(self.real, f"a {self.type_.__name__}")
+
     def get(self, m: Machine, obj: Value | None, owner: Any) -> Value:
         getter = m.lookup(self.type_, "__get__")
         if getter is None:
@@ -63,8 +68,7 @@ class ObjectValue(Value):
                 m.guard(self.source, "no attribute", member.__name__)
                 known[member] = GONE
             else:
-                assert self.source is not None
-                known[member] = m.lazy(real, self.source.attr(member.__name__))
+                known[member] = m.lazy(real, self.origin().attr(member.__name__))
         found = known[member]
         return None if found is GONE else found
 
@@ -138,8 +142,9 @@ class CellValue(Value):
                 m.guard(self.source, "empty cell", None)
                 content = GONE
             else:
-                assert self.source is not None
-                source = Source("cell", self.source.base, self.source.key)
+                held = self.source
+                source = const(self.real, "cell").attr("cell_contents") if held is None else (
+                    Source("cell", held.base, held.key))
                 content = m.lazy(real, source)
             self.content = content
         return None if content is GONE else content
@@ -179,7 +184,7 @@ class FunctionValue(ObjectValue):
 
     def load(self, m: Machine) -> FunctionValue:
         """Reads defaults and closure of a real function."""
-        real, source = self.real, self.source or const(self.real, self.real.__name__)
+        real, source = self.real, self.origin()
         self.defaults = tuple(m.lazy(x, Source("default", source, i))
                               for i, x in enumerate(real.__defaults__ or ()))
         self.kwdefaults = {k: m.lazy(x, Source("kwdefault", source, k))
@@ -210,7 +215,7 @@ class FunctionValue(ObjectValue):
         if found is None:
             if self.real is None:
                 return FUNCTION_FIELDS[name](self, m)
-            source = self.source or const(self.real, self.real.__name__)
+            source = self.origin()
             found = self.fields[name] = m.lazy(getattr(self.real, name), source.attr(name))
         return found
 
@@ -265,7 +270,7 @@ class FunctionValue(ObjectValue):
         return m.dict_value(dict(self.kwdefaults)) if self.kwdefaults else Const(None)
 
     @slot("__call__")
-    def call(self, m: Machine, *args: Value, **kwargs: Value) -> Value:
+    def call(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return m.inline(self, list(args), kwargs)
 
     @slot("__get__")
@@ -351,7 +356,7 @@ class MethodValue(Value):
         return Const(m.hash(self.function) ^ id(self.owner.force(m)))
 
     @slot("__call__")
-    def call(self, m: Machine, *args: Value, **kwargs: Value) -> Value:
+    def call(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return self.invoke(m, list(args), kwargs)
 
 
@@ -379,6 +384,19 @@ class ClassValue(Value):
     def rebuild(self, r: Rebuilder) -> Any:
         return r.class_(self)
 
+    @slot("__init__")
+    def init(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        return Const(None)
+
+    @slot("__dict__")
+    def get_dict(self, m: Machine) -> Value:
+        return m.class_space(self)
+
+    @slot("__annotations__")
+    def get_annotations(self, m: Machine) -> Value:
+        found = m.class_space(self).shown.find(m, "__annotations__")
+        return m.dict_value({}) if found is None else found
+
     def __repr__(self) -> str:
         return f"<class {self.real.__qualname__}>"
 
@@ -392,6 +410,38 @@ class ModuleValue(ObjectValue):
 
     def key(self, m: Machine) -> Any:
         return self.real
+
+
+class NamespaceValue(ObjectValue):
+    """`types.SimpleNamespace`."""
+    __slots__ = ()
+    base = types.SimpleNamespace
+
+    def shell(self) -> Any:
+        return self.type_.__new__(self.type_)
+
+    @slot("__init__")
+    def init(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        for arg in args:
+            for key, value in m.dict_value({}).items_of(m, arg):
+                m.attrs_of(self).put(m, key, value)  # type: ignore[union-attr]
+        for name, value in kwargs.items():
+            m.attrs_of(self).put(m, name, value)  # type: ignore[union-attr]
+        return Const(None)
+
+    @slot("__eq__")
+    def equal(self, m: Machine, other: Value) -> Value:
+        other = other.force(m)
+        if not isinstance(other, NamespaceValue):
+            return Const(NotImplemented)
+        return m.compare("==", m.attrs_of(self), m.attrs_of(other))  # type: ignore[arg-type]
+
+    @slot("__repr__")
+    def repr(self, m: Machine) -> Value:
+        content = m.attrs_of(self).values_of(m)  # type: ignore[union-attr]
+        parts = m.guarded_repr(self, lambda: [f"{k}={m.repr_text(v)}" for k, v in content.items()])
+        name = "namespace" if self.type_ is types.SimpleNamespace else self.type_.__name__
+        return Const(f"{name}({'...' if parts is None else ', '.join(parts)})")
 
 
 class SuperValue(Value):
@@ -547,7 +597,7 @@ class WrapperValue(ObjectValue):
         return self.get(m, obj, m.type_of(obj) if owner is None else m.class_of(owner))
 
     @slot("__call__")
-    def call(self, m: Machine, *args: Value, **kwargs: Value) -> Value:
+    def call(self, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
         return m.call(self.function, list(args), kwargs)
 
     @slot("__isabstractmethod__")
@@ -567,7 +617,7 @@ def dict_field(self: Value, m: Machine) -> Value:
     return found
 
 
-def init_object(self: Value, m: Machine, *args: Value, **kwargs: Value) -> Value:
+def init_object(self: Value, m: Machine, /, *args: Value, **kwargs: Value) -> Value:
     """`object.__init__`: arguments are an error unless the class overrides `__new__` alone."""
     kind = m.type_of(self)
     if args or kwargs:
@@ -584,7 +634,7 @@ def equal_object(self: Value, m: Machine, other: Value) -> Value:
 
 
 def unequal_object(self: Value, m: Machine, other: Value) -> Value:
-    found = m.call_method(self, "__eq__", [other])
+    found = m.call_method(self, "__eq__", [other]).force(m)
     if isinstance(found, Const) and found.value is NotImplemented:
         return found
     return Const(not m.truth(found))
@@ -608,6 +658,25 @@ def format_object(self: Value, m: Machine, spec: Value) -> Value:
     return m.str_of(self)
 
 
+def reduce_object(self: Value, m: Machine, protocol: Value | None = None) -> Value:
+    """`object.__reduce_ex__` of a plain instance, as module `copy` reads it."""
+    kind = m.type_of(self)
+    own = m.lookup(kind, "__reduce__")
+    if own is not m.known_value(object.__reduce__):
+        return m.call_method(self, "__reduce__", [])
+    if not isinstance(self, ObjectValue) or self.base is not object or self.members:
+        return m.stop("native-method", f"{kind.__name__}.__reduce_ex__")
+    getter = m.lookup(kind, "__getstate__")
+    if getter is not None and getter is not m.known_value(object.__getstate__):
+        state: Value = m.call(getter, [self])
+    else:
+        attrs = m.attrs_of(self)
+        full = {} if attrs is None else attrs.values_of(m)
+        state = m.dict_value(dict(full)) if full else Const(None)
+    new = m.wrap(copyreg.__newobj__, None)  # type: ignore[attr-defined]
+    return m.tuple_value([new, m.tuple_value([m.class_value(kind)]), state])
+
+
 # What C class `object` implements: name -> handler, as in a value's table.
 OBJECT: dict[str, Callable[..., Any]] = {
     "__class__": class_field, "__dict__": dict_field, "__init__": init_object,
@@ -619,5 +688,5 @@ OBJECT: dict[str, Callable[..., Any]] = {
     "__hash__": lambda self, m: Const(m.identity(self)),
     "__repr__": repr_object, "__str__": lambda self, m: m.repr(self), "__format__": format_object,
     "__init_subclass__": lambda self, m: Const(None),
-    "__subclasshook__": lambda self, m, other: Const(NotImplemented),
+    "__reduce_ex__": reduce_object, "__subclasshook__": lambda self, m, other: Const(NotImplemented),
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .fault import FaultValue, Raised
 from .iterators import IteratorValue, NativeIterator, ReversedIterator, SequenceIterator
+from .mapping import DictValue
 from .objects import ClassValue
 from .sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from .source import Source
@@ -47,7 +48,11 @@ UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
     "~": (operator.inv, "__invert__"),
 }
 # C implementations that CPython tries after the numeric ones of both sides.
-CONCATENATIONS = frozenset(kind.__add__ for kind in (list, tuple, str, bytes))
+SEQUENCE_SLOTS = frozenset(method for kind in (list, tuple, str, bytes)
+                           for method in (kind.__add__, kind.__mul__))
+REPETITIONS = frozenset(method for kind in (list, tuple, str, bytes)
+                        for method in (kind.__mul__, kind.__rmul__))
+NATIVE_GENERICS = ("typing", None)     # where `__class_getitem__` makes a generic alias
 SINGLETONS = (type(None), type(...), type(NotImplemented), bool)
 
 
@@ -88,24 +93,23 @@ class Proxy:
         m, value = self.__dict__["_pair"]
         return m.shadow(m.getattr(value, name))
 
-    def __getitem__(self, key: Any) -> Any:
-        m, value = self.__dict__["_pair"]
-        return m.shadow(m.getitem(value, m.fresh(key)))
-
     def __lt__(self, other: Any) -> bool:
         m, value = self.__dict__["_pair"]
         return m.truth(m.compare("<", value, other.__dict__["_pair"][1]))
 
 
-class NumberProxy(Proxy):
-    def __index__(self) -> int:
-        m, value = self.__dict__["_pair"]
-        return m.index(value)
+# What a proxy can do beyond that, where the value's class can.
+PROXY_SLOTS: dict[str, Callable[..., Any]] = {
+    "__index__": lambda m, value: m.index(value),
+    "__float__": lambda m, value: m.special(value, "__float__", []).constant(m),
+    "__len__": lambda m, value: m.length(value),
+    "__iter__": lambda m, value: iter([m.shadow(part) for part in m.iterate(value)]),
+    "__getitem__": lambda m, value, key: m.shadow(m.getitem(value, m.fresh(key))),
+}
 
-    def __float__(self) -> float:
-        m, value = self.__dict__["_pair"]
-        found = m.special(value, "__float__", [])
-        return float(m.index(value)) if found is None else found.constant(m)
+
+def proxy_slot(action: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *args: action(*self.__dict__["_pair"], *args)
 
 
 class Operations(Base):
@@ -151,16 +155,23 @@ class Operations(Base):
     def goes_first(self, first: Any, second: Any, mine: Value | None, reflected: str,
                    theirs: Value) -> bool:
         """Whether the right operand's reflected method is tried first."""
-        if isinstance(mine, Known) and mine.real in CONCATENATIONS:
-            return True
+        if isinstance(mine, Known) and mine.real in SEQUENCE_SLOTS:
+            return not (isinstance(theirs, Known) and theirs.real in REPETITIONS)
         return issubclass(second, first) and theirs is not self.lookup(first, reflected)
 
     def try_operator(self, found: Value, owner: Value, other: Value) -> Value | None:
         """Calls the method; None for NotImplemented."""
-        made = found.get(self, owner, owner.type_).invoke(self, [other], {})
+        if isinstance(found, Known) and found.real in REPETITIONS:
+            self.check_repeat(other)
+        made = found.get(self, owner, owner.type_).invoke(self, [other], {}).force(self)
         if made.__class__ is Const and made.value is NotImplemented:  # type: ignore[attr-defined]
             return None
         return made
+
+    def check_repeat(self, times: Value) -> None:
+        kind = self.type_of(times)
+        if self.lookup(kind, "__index__") is None:
+            self.error(TypeError, f"can't multiply sequence by non-int of type {kind.__name__!r}")
 
     def inplace(self, symbol: str, left: Value, right: Value) -> Value:
         left = left.force(self)
@@ -313,6 +324,9 @@ class Operations(Base):
     def key_of(self, value: Value) -> Any:
         return Key(self, value, self.hash(value))
 
+    def wrapped(self, value: Value, hashed: int) -> Key:
+        return Key(self, value, hashed)
+
     def hashed(self, value: Value) -> Any:
         """Something real with the value's hash."""
         key = value.force(self).key(self)
@@ -342,9 +356,10 @@ class Operations(Base):
         return self.error(TypeError, f"{kind.__name__!r} object is not subscriptable")
 
     def class_getitem(self, whole: ClassValue, index: Value) -> Value:
-        if whole.real is type:
-            return self.fold(type.__class_getitem__ if hasattr(type, "__class_getitem__") else (
-                lambda i: type[i]), [index], {})
+        hook = getattr(whole.real, "__class_getitem__", None)
+        if getattr(hook, "__module__", None) in NATIVE_GENERICS or whole.real is type:
+            made = self.fold(operator.getitem, [whole, index], {})
+            return self.stop("unmodelled", f"{whole.real.__name__}[...]") if made is None else made
         found = self.find_in_class(whole, "__class_getitem__")
         if found is None:
             self.error(TypeError, f"type {whole.real.__name__!r} is not subscriptable")
@@ -555,12 +570,22 @@ class Operations(Base):
         except NotConstant:
             pass
         kind = value.type_
-        numeric = any(self.lookup(kind, n) for n in ("__index__", "__float__"))
-        base = NumberProxy if numeric else Proxy
         made = self.proxies.get(kind)
         if made is None:
-            made = self.proxies[kind] = type(kind.__name__, (base,), {})
+            able = {name: proxy_slot(action) for name, action in PROXY_SLOTS.items()
+                    if self.lookup(kind, name) is not None}
+            made = self.proxies[kind] = type(kind.__name__, (Proxy,), able)
         return made(self, value)
+
+    def format_arguments(self, value: Value) -> Any:
+        """The right side of `text % value`."""
+        value = value.force(self)
+        if isinstance(value, TupleValue):
+            return tuple([self.shadow(part) for part in value.parts(self)])
+        if isinstance(value, DictValue) and self.lookup(value.type_, "__getitem__") is (
+                self.known_value(dict.__getitem__)):
+            return {k: self.shadow(v) for k, v in value.values_of(self).items()}
+        return self.shadow(value)
 
     def matches(self, fault: Value, kinds: Value) -> bool:
         """`except kinds`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .frame import Frame
 from .generator import GeneratorValue
-from .objects import ClassValue
+from .objects import CellValue, ClassValue
 from .operation import Key
 from .value import CONSTANT_SET, GONE, Lazy, Value
 
@@ -93,7 +93,7 @@ class Rebuilder:
         values: dict[str, Any] = {}
         for name, slot in zip(names, frame.slots, strict=True):
             if slot is not None:
-                content = slot.content if hasattr(slot, "content") else slot
+                content = slot.content if isinstance(slot, CellValue) else slot
                 values[name] = content if content is GONE else self(content)
         total = code.co_argcount
         args = [values[n] for n in names[:total]]

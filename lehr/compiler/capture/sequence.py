@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .iterators import ListIterator, NativeIterator, ReverseIterator
 from .objects import ObjectValue
 from .source import Source
-from .value import Const, NotConstant, Value, slot
+from .value import BINDERS, WRITERS, Const, Known, NotConstant, Value, slot
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -79,8 +79,7 @@ class SequenceValue(ObjectValue):
         """The items; those of a real sequence are read now, under a guard on its length."""
         items = self.items
         if items is None:
-            real, source = self.real, self.source
-            assert source is not None
+            real, source = self.real, self.origin()
             size = self.base.__len__(real)  # type: ignore[attr-defined]
             m.guard(source, "len", size)
             raw = self.base.__iter__(real)  # type: ignore[attr-defined]
@@ -134,7 +133,7 @@ class SequenceValue(ObjectValue):
         return m.error(ValueError, self.absent(m, item))
 
     def absent(self, m: Machine, item: Value) -> str:
-        return f"{self.base.__name__}.index(x): x not in {self.base.__name__}"
+        return f"{m.repr_text(item)} is not in {self.base.__name__}"
 
     @slot("count")
     def count(self, m: Machine, item: Value) -> Value:
@@ -142,10 +141,7 @@ class SequenceValue(ObjectValue):
 
     @slot("__mul__", "__rmul__")
     def repeat(self, m: Machine, times: Value) -> Value:
-        kind = m.type_of(times)
-        if kind is not int and m.lookup(kind, "__index__") is None:
-            m.error(TypeError,
-                    f"can't multiply sequence by non-int of type {kind.__name__!r}")
+        m.check_repeat(times)
         return self.like(m, self.parts(m) * m.index(times))
 
     @slot("__add__")
@@ -218,8 +214,14 @@ class TupleValue(SequenceValue):
         if self.type_ is not tuple and m.lookup(self.type_, "__hash__") is not m.known_value(
                 tuple.__hash__):
             return super().key(m)
-        keys = [part.key(m) for part in self.parts(m)]
-        return super().key(m) if any(m.is_wrapped(k) for k in keys) else tuple(keys)
+        keys = tuple([part.key(m) for part in self.parts(m)])
+        return m.wrapped(self, hash(keys)) if any(m.is_wrapped(k) for k in keys) else keys
+
+    def absent(self, m: Machine, item: Value) -> str:
+        return "tuple.index(x): x not in tuple"
+
+    def shell(self) -> Any:
+        return tuple.__new__(self.type_, ())
 
     def rebuild(self, r: Rebuilder) -> Any:
         with r.inside(self):
@@ -230,7 +232,7 @@ class TupleValue(SequenceValue):
         return real
 
     @slot("__init__")
-    def init(self, m: Machine, *args: Value) -> Value:
+    def init(self, m: Machine, /, *args: Value) -> Value:
         return Const(None)
 
     @slot("__hash__")
@@ -251,6 +253,25 @@ class TupleValue(SequenceValue):
     @slot("__getnewargs__")
     def new_args(self, m: Machine) -> Value:
         return m.tuple_value([m.tuple_value(self.parts(m))])
+
+
+TUPLE_FIELD = type(collections.namedtuple("Sample", "field").field)  # type: ignore[attr-defined]
+
+
+def read_tuple_field(m: Machine, found: Known, obj: Value | None, owner: Any) -> Value:
+    """A field of a named tuple."""
+    if not isinstance(obj, TupleValue):
+        return found
+    index, _ = found.real.__reduce__()[1]
+    return m.getitem(obj, Const(index))
+
+
+def write_tuple_field(m: Machine, found: Known, obj: Value, value: Value | None) -> None:
+    m.native_op(found.real.__set__, None, None)
+
+
+BINDERS[TUPLE_FIELD] = read_tuple_field
+WRITERS[TUPLE_FIELD] = write_tuple_field
 
 
 class ListValue(SequenceValue):
@@ -307,9 +328,7 @@ class ListValue(SequenceValue):
 
     @slot("__imul__")
     def repeat_in_place(self, m: Machine, times: Value) -> Value:
-        kind = m.type_of(times)
-        if kind is not int and m.lookup(kind, "__index__") is None:
-            m.error(TypeError, f"can't multiply sequence by non-int of type {kind.__name__!r}")
+        m.check_repeat(times)
         number = m.index(times)
         items = self.change(m, "repeat", Const(number))
         items *= number
@@ -369,9 +388,7 @@ class ListValue(SequenceValue):
             if m.iterable(value):
                 new = list(m.iterate(value))
             else:
-                text = "must assign iterable to extended slice" if cut.step not in (None, 1) else (
-                    "can only assign an iterable")
-                m.error(TypeError, text)
+                m.native_op(operator.setitem, list(items), cut, None)
             m.native_op(operator.setitem, list(items), cut, new)
             if self.real is not None:
                 m.effect("list.setitem", self, m.constant_value(cut), m.list_value(list(new)))

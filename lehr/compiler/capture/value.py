@@ -16,7 +16,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .source import Source
 
@@ -33,7 +33,7 @@ CONSTANT_SET = frozenset(CONSTANTS)
 NUMBERS = frozenset((int, float))
 # Types whose C methods and functions neither change nor keep anything: calls on constants fold.
 PURE_TYPES = frozenset((*CONSTANTS, slice, frozenset, re.Pattern, re.Match, types.GenericAlias,
-                        types.UnionType, types.SimpleNamespace, tuple))
+                        types.UnionType, tuple))
 
 
 class Signal(Exception):
@@ -52,29 +52,53 @@ def slot(*names: str) -> Callable[[Handler], Handler]:
     return mark
 
 
-def arity(handler: Handler, skip: int = 2) -> tuple[int, int]:
-    """(least, most) positional arguments behind self and machine; most is -1 for `*args`."""
+class Arity(NamedTuple):
+    """What a handler takes: `most` is -1 for `*args`, `names` is None for `**kwargs`."""
+    least: int
+    most: int
+    names: frozenset[str] | None
+
+    def accepts(self, given: int, kwargs: dict[str, Any]) -> bool:
+        if 0 <= self.most < given or given < self.least and not kwargs:
+            return False
+        return not kwargs or self.names is None or self.names.issuperset(kwargs)
+
+
+UNLIMITED = Arity(0, -1, None)
+
+
+def arity(handler: Handler, skip: int = 2) -> Arity:
+    """Of the arguments behind the first `skip`, which are self and the machine."""
     least = most = 0
+    names: set[str] | None = set()
     for parameter in list(inspect.signature(handler).parameters.values())[skip:]:
         if parameter.kind is parameter.VAR_POSITIONAL:
-            return least, -1
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            most = -1
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            names = None
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            assert names is not None
+            names.add(parameter.name)
+        else:
             most += 1
             least += parameter.default is parameter.empty
-    return least, most
+            if names is not None:
+                names.add(parameter.name)
+    return Arity(least, most, None if names is None else frozenset(names))
 
 
 class Value:
     """Base of all values."""
     __slots__ = ("source",)
     table: ClassVar[dict[str, Handler]] = {}
-    arities: ClassVar[dict[str, tuple[int, int]]] = {}
+    arities: ClassVar[dict[str, Arity]] = {}
     source: Source | None
     type_: Any
     real: Any = None    # the object itself where it existed before the call
 
     def __init_subclass__(cls) -> None:
-        table, arities = {}, {}
+        table: dict[str, Handler] = {}
+        arities: dict[str, Arity] = {}
         for base in reversed(cls.__mro__[1:]):
             table.update(getattr(base, "table", {}))
             arities.update(getattr(base, "arities", {}))
@@ -216,6 +240,12 @@ class Const(Value):
     def key(self, m: Machine) -> Any:
         return self.value
 
+    @slot("__mod__")
+    def modulo(self, m: Machine, other: Value) -> Value:
+        """`%`: formatting for text."""
+        shadow = m.format_arguments(other) if type(self.value) in (str, bytes) else m.stand_in(other)
+        return m.fresh(m.native_op(type(self.value).__mod__, self.value, shadow))
+
     @slot("__iter__")
     def iter(self, m: Machine) -> Value:
         return m.native_iter(self, iter(self.value))
@@ -251,7 +281,9 @@ class Known(Value):
         raise NotConstant
 
     def key(self, m: Machine) -> Any:
-        return self.real if m.identity_hash(type(self.real)) else m.key_of(self)
+        kind = type(self.real)
+        by_real = kind in OPAQUE_CONSTANTS or m.identity_hash(kind)
+        return self.real if by_real else m.key_of(self)
 
     def invoke(self, m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return m.call_real(self, args, kwargs)
@@ -261,10 +293,10 @@ class Known(Value):
         return self if binder is None else binder(m, self, obj, owner)
 
     def is_data(self, m: Machine) -> bool:
-        return type(self.real) in DATA_DESCRIPTORS
+        return type(self.real) in WRITERS
 
     def assign(self, m: Machine, obj: Value, value: Value | None) -> None:
-        m.write_field(self.real, obj, value)
+        WRITERS[type(self.real)](m, self, obj, value)
 
     def rebuild(self, r: Rebuilder) -> Any:
         return self.real
@@ -273,7 +305,6 @@ class Known(Value):
         return f"Known({self.real!r})"
 
 
-DATA_DESCRIPTORS = frozenset((types.GetSetDescriptorType, types.MemberDescriptorType))
 METHOD_DESCRIPTORS = frozenset((types.MethodDescriptorType, types.WrapperDescriptorType))
 OPAQUE_CONSTANTS = frozenset((
     re.Pattern, re.Match, types.GenericAlias, types.UnionType, types.BuiltinFunctionType,
@@ -281,6 +312,8 @@ OPAQUE_CONSTANTS = frozenset((
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.ModuleType))
 # Descriptor type -> function (machine, descriptor value, object or None, owner class).
 BINDERS: dict[type, Callable[[Machine, Known, Value | None, Any], Value]] = {}
+# Data descriptor type -> function (machine, descriptor value, object, new value or None).
+WRITERS: dict[type, Callable[[Machine, Known, Value, Value | None], None]] = {}
 
 
 class Binding(Value):
@@ -305,6 +338,14 @@ class Binding(Value):
     def get_name(self, m: Machine) -> Value:
         return Const(self.function.real.__name__)
 
+    @slot("__qualname__")
+    def get_qualname(self, m: Machine) -> Value:
+        return Const(self.function.real.__qualname__)
+
+    @slot("__module__")
+    def get_module(self, m: Machine) -> Value:
+        return Const(None)
+
     @slot("__self__")
     def get_self(self, m: Machine) -> Value:
         return self.owner
@@ -321,6 +362,10 @@ def read_field(m: Machine, found: Known, obj: Value | None, owner: Any) -> Value
     return found if obj is None else m.read_field(found.real, obj)
 
 
+def write_field(m: Machine, found: Known, obj: Value, value: Value | None) -> None:
+    m.write_field(found.real, obj, value)
+
+
 def bind_class(m: Machine, found: Known, obj: Value | None, owner: Any) -> Value:
     return Binding(found, m.class_value(owner))
 
@@ -329,4 +374,7 @@ BINDERS.update({
     types.MethodDescriptorType: bind_method, types.WrapperDescriptorType: bind_method,
     types.GetSetDescriptorType: read_field, types.MemberDescriptorType: read_field,
     types.ClassMethodDescriptorType: bind_class,
+})
+WRITERS.update({
+    types.GetSetDescriptorType: write_field, types.MemberDescriptorType: write_field,
 })

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import polyfill
 from .fault import FaultValue
 from .mapping import DefaultValue, DictValue, OrderedValue, ProxyValue, SpaceValue
 from .objects import (
@@ -19,6 +20,7 @@ from .objects import (
     FunctionValue,
     MethodValue,
     ModuleValue,
+    NamespaceValue,
     ObjectValue,
     PropertyValue,
     ScalarValue,
@@ -122,6 +124,7 @@ FACTORIES: dict[type, Factory] = {
     tuple: simple(TupleValue), list: simple(ListValue), dict: simple(DictValue),
     collections.OrderedDict: simple(OrderedValue), collections.defaultdict: simple(DefaultValue),
     collections.deque: simple(DequeValue), set: simple(SetValue), frozenset: simple(SetValue),
+    types.SimpleNamespace: simple(NamespaceValue),
     types.MappingProxyType: make_proxy, functools.partial: make_partial,
     property: make_property, classmethod: make_wrapper, staticmethod: make_wrapper,
     int: make_scalar, float: make_scalar, str: make_scalar, bytes: make_scalar,
@@ -130,8 +133,10 @@ FACTORIES: dict[type, Factory] = {
         [m.part(getattr(real, n), source, n) for n in ("start", "stop", "step")]),
     object: lambda m, real, source: m.wrap_object(real, source),
 }
-# Wrapped anew each time: the real object is a temporary, its id means nothing.
+# Wrapped anew each time when bound to an object: a temporary, its id means nothing.
 TEMPORARY = frozenset((types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType))
+NATIVE_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType,
+                  types.ClassMethodDescriptorType)
 # The guard that stands for the whole object.
 BY_IDENTITY = (type, types.ModuleType, types.BuiltinFunctionType, types.WrapperDescriptorType,
                types.MethodDescriptorType, types.ClassMethodDescriptorType,
@@ -163,13 +168,14 @@ class Wraps(Base):
                 return self.number(real, source)
             self.guard(source, "equals", real)
             return Const(real)
+        passing = kind in TEMPORARY and not isinstance(real.__self__, (type, types.ModuleType))
         found = self.known.get(id(real))
-        if found is not None and kind not in TEMPORARY:
+        if found is not None and not passing:
             self.guard_again(found, real, source)
             return found
         self.guard_first(kind, real, source)
         found = self.factory(kind)(self, real, source)
-        if kind not in TEMPORARY:
+        if not passing:
             self.known[id(real)] = found
             self.kept.append(real)
         return found
@@ -216,13 +222,17 @@ class Wraps(Base):
 
     def is_python_class(self, kind: type) -> bool:
         """Heap types of C modules look like Python classes, but their state is hidden."""
-        for owner in kind.__mro__[:-1]:
-            if "__module__" not in owner.__dict__:
-                return False
-            new = owner.__dict__.get("__new__")
-            if new is not None and isinstance(new, types.BuiltinFunctionType):
-                return False
-        return True
+        return all(self.is_python(owner) for owner in kind.__mro__[:-1])
+
+    def is_python(self, owner: Any) -> bool:
+        """Whether one class was made by a class statement: it holds no methods in C."""
+        found = self.python_classes.get(owner)
+        if found is None:
+            found = bool(owner.__flags__ & HEAPTYPE) and not any(
+                isinstance(entry, NATIVE_METHODS) and getattr(entry, "__objclass__", owner) is owner
+                for entry in owner.__dict__.values())
+            self.python_classes[owner] = found
+        return found
 
     # -- special kinds
 
@@ -230,7 +240,8 @@ class Wraps(Base):
         """The namespace value of a module's globals."""
         found = self.known.get(id(real))
         if not isinstance(found, SpaceValue):
-            found = SpaceValue(None, real, const(real, label))
+            source = None if real is vars(polyfill) else const(real, label)
+            found = SpaceValue(None, real, source)
             self.known[id(real)] = found
             self.kept.append(real)
         return found
@@ -296,7 +307,9 @@ class Wraps(Base):
             return found
         if isinstance(real, (type, types.ModuleType, types.FunctionType, *BY_IDENTITY)):
             return self.wrap(real, None)
-        if kind in PURE_TYPES or kind.__module__ == "typing":
+        if kind.__module__ == "typing":
+            return self.wrap(real, None)
+        if kind in PURE_TYPES:
             found = self.known[id(real)] = Known(real)
             self.kept.append(real)
             return found

@@ -1,0 +1,5 @@
+"""Makes the folder of programs importable."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
