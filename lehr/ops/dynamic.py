@@ -52,6 +52,32 @@ class argwhere:
         return F.nonzero(x)
 
 
+@op("nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor")
+class nonzero_static:
+    """The first `size` rows of `nonzero`, filled up with `fill_value`."""
+
+    kind, host, nondiff, exact = INDEX, True, True, True
+
+    def rule(x: Any, size: Any, fill_value: int) -> Spec:
+        if isinstance(size, int) and size < 0:
+            raise RuntimeError("nonzero_static: 'size' must be an non-negative integer, got "
+                               f"{size}")
+        return Spec((size, len(x.shape)), dt.int64, x.device)
+
+    def eager(np: Any, x: Any, size: int, fill_value: int) -> Any:
+        out = np.full((size, x.ndim), fill_value, np.int64)
+        if x.ndim:
+            found = np.stack(np.nonzero(x != 0), 1)[:size]
+            out[:len(found)] = found
+        return out
+
+    def samples(s: Any) -> Any:
+        yield s(s.any(3, 4), size=5)
+        yield s(s.any(3), size=7, fill_value=0)
+        yield s(s.any(), size=2)
+        yield s.raises(RuntimeError, s.any(3), size=-1)
+
+
 @op("masked_select(input: Tensor, mask: Tensor) -> Tensor")
 class masked_select:
     """The elements (n,) where `mask` is true, in row-major order of the broadcast shape."""

@@ -23,6 +23,7 @@ FAMILIES = (
     "masked",
     "sort",
     "dynamic",
+    "bag",
     "exponential",
     "trigonometry",
     "rounding",

@@ -194,6 +194,12 @@ def unbind_copy(F: Any, input: Any, dim: int = 0) -> Parts:
 
 
 @part("{}", "functional.{}")
+def broadcast_shapes(F: Any, *shapes: Any) -> Parts:
+    """The common shape of shapes, integers counting as shapes of one dimension."""
+    return broadcast((), *((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+
+
+@part("{}", "functional.{}")
 def broadcast_tensors(F: Any, *tensors: Any) -> Parts:
     """Every tensor expanded to the common shape."""
     tensors = sequence(tensors)

@@ -145,7 +145,9 @@ class topk:
             limit = np.partition(key, k - 1)[..., k - 1:k]
             below, at = key < limit, key == limit
             room = k - below.sum(-1, keepdims=True)
-            chosen = below | (at & (np.cumsum(at, -1) <= room))
+            if (at.sum(-1, keepdims=True) > room).any():  # equal elements at the limit
+                at &= np.cumsum(at, -1) <= room
+            chosen = below | at
             where = np.nonzero(chosen)[-1].reshape(*rows.shape[:-1], k)
         else:
             where = np.broadcast_to(np.arange(k), (*rows.shape[:-1], k))
@@ -261,6 +263,15 @@ def _median_of(skip_nan: bool, name: str) -> None:
     def whole_rule(x: Any) -> Spec:
         return like(x, ())
 
+    def eager(np: Any, x: Any) -> Any:
+        flat = keys(np, x).reshape(-1)
+        bad = np.isnan(flat) if flat.dtype.kind == "f" else np.zeros(flat.shape, bool)
+        if not flat.size or (bad.all() if skip_nan else bad.any()):
+            return np.asarray(np.nan)
+        flat = flat[~bad] if bad.any() else flat
+        half = (flat.size - 1) // 2
+        return np.asarray(np.partition(flat, half)[half])
+
     def whole(F: Any, x: Any) -> Any:
         if same(numel(x.shape), 0):
             return F.full((), float("nan"), dtype=x.dtype, device=x.device)
@@ -279,8 +290,8 @@ def _median_of(skip_nan: bool, name: str) -> None:
             yield s(s.any(9, nonfinite=True))
             yield s(s.any(0))
 
-    fields = {**shared, "rule": whole_rule, "decomp": whole, "samples": whole_samples, "vjp": vjp,
-              "__doc__": doc.replace("along `dim`", "of all elements")}
+    fields = {**shared, "rule": whole_rule, "decomp": whole, "eager": eager, "vjp": vjp,
+              "samples": whole_samples, "__doc__": doc.replace("along `dim`", "of all elements")}
     op(f"{name}(input: Tensor) -> Tensor")(type(name, (), fields))
 
 

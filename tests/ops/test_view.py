@@ -159,6 +159,14 @@ def test_parts_as_torch(name, args, kwargs, monkeypatch):
         np.testing.assert_array_equal(execute.unwrap(a), b.numpy(), strict=True)
 
 
+def test_shapes_broadcast():
+    shapes = parts.FUNCTIONS["broadcast_shapes"]
+    assert shapes(None, (2, 1), 3, (1, 1, 1)) == (1, 2, 3)
+    assert shapes(None) == ()
+    with pytest.raises(RuntimeError):
+        shapes(None, (2,), (3,))
+
+
 @pytest.mark.parametrize(("name", "args", "error"), WRONG)
 def test_parts_that_cannot_be(name, args, error):
     with pytest.raises(error):
