@@ -40,7 +40,9 @@ def _difference(x, y, alpha=1) -> Spec:
 
 
 def _with_alpha(s):
-    yield from sample.operands()(s)
+    yield from sample.binary()(s)
+    yield s(s.any(5), 2)
+    yield s(s.any(5), 2.5)
     if s.dtype.category == dt.FLOAT:
         yield s(s.any(3, 4), s.any(4), alpha=2.5)
     if s.dtype.category > dt.BOOL:

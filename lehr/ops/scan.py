@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lehr.base import dtype as dt
+from lehr.base.sym import maximum
 from lehr.ops import rule
 from lehr.ops.registry import HOST, SCAN, op
 from lehr.ops.rule import Spec
@@ -203,8 +204,7 @@ def _difference_shape(shape, n, dim, prepend, append):
     for more in (prepend, append):
         if more is not None:
             size = size + (more.shape[dim] if len(more.shape) == len(shape) else 1)
-    left = size - n if not isinstance(size, int) or size > n else 0
-    return (*shape[:dim], left, *shape[dim + 1:])
+    return (*shape[:dim], maximum(size - n, 0), *shape[dim + 1:])
 
 
 @op("diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,"
@@ -231,7 +231,7 @@ class diff:
             x = F.cat([p if p.ndim == x.ndim else F.expand(p, shape) for p in parts], dim)
         for _ in range(n):
             size = x.shape[dim]
-            if isinstance(size, int) and size == 0:
+            if rule.same(size, 0):
                 break
             right, left = F.narrow(x, dim, 1, size - 1), F.narrow(x, dim, 0, size - 1)
             x = F.bitwise_xor(right, left) if x.dtype is dt.bool_ else F.sub(right, left)
