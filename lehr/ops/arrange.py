@@ -14,7 +14,7 @@ from lehr.ops.view import like
 
 
 def ints(value: int | Sequence[int]) -> tuple[int, ...]:
-    return (value,) if not isinstance(value, (tuple, list)) else tuple(value)
+    return tuple(value) if isinstance(value, Sequence) else (value,)
 
 
 def unchanged(x: Any, *rest: Any) -> Spec:
