@@ -38,6 +38,8 @@ FAMILIES = (
     "attention",
     "pool",
     "resize",
+    "loss",
+    "distance",
     "reduce",
     "statistic",
     "softmax",

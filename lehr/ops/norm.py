@@ -13,6 +13,7 @@ from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.ops import layout as place
+from lehr.ops.reduce import count
 from lehr.ops.registry import EXTERN, op
 from lehr.ops.rule import Spec, device_of, numel, reduced_shape, same
 
@@ -100,7 +101,7 @@ class standardize:
             center: Any) -> Any:
         gy, gmean, gvar = g
         _, mean, var = out
-        n = numel(x.shape[d] for d in dims)
+        n = count(F, x.shape, dims)
 
         def image() -> Any:
             made = None
@@ -110,7 +111,7 @@ class standardize:
                 part = F.expand(gmean / n, tuple(x.shape))
                 made = part if made is None else made + part
             if gvar is not None:
-                part = (x - mean) * (gvar * (2 / n))
+                part = (x - mean) * (gvar * 2 / n)
                 made = part if made is None else made + part
             return made
 
