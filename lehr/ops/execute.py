@@ -67,7 +67,7 @@ def prepare(op: Op, bound: tuple[Any, ...], compute: DType | None) -> list[Any]:
         if p.is_tensor and isinstance(a, np.ndarray):
             args[i] = fit(a)
         elif p.is_tensor and p.many and isinstance(a, (list, tuple)):
-            args[i] = [None if x is None else fit(x) for x in a]
+            args[i] = [fit(x) if isinstance(x, np.ndarray) else x for x in a]
         elif compute is not None and "Scalar" in p.types and isinstance(a, (int, float, complex)):
             args[i] = number(a, compute.wide)
     return args

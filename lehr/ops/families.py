@@ -40,6 +40,7 @@ FAMILIES = (
     "resize",
     "loss",
     "distance",
+    "classify",
     "reduce",
     "statistic",
     "softmax",
