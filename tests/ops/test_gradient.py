@@ -43,6 +43,13 @@ def weights_for(out: Any, seed: int = 0) -> list[np.ndarray]:
     return [random.uniform(0.5, 1.5, o.shape) for o in (out if isinstance(out, tuple) else (out,))]
 
 
+def carrying(op: Op, out: Any) -> list[Any]:
+    """The results that carry a gradient."""
+    outs = list(out) if isinstance(out, (tuple, list)) else [out]
+    skip = op.nondiff if isinstance(op.nondiff, tuple) else ()
+    return [o for i, o in enumerate(outs) if i not in skip]
+
+
 def reverse(op: Op, sample: Sample, create: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
     """(tracked float64 inputs, their gradients, results) of the weighted sum of the float64
     results."""
@@ -55,15 +62,14 @@ def reverse(op: Op, sample: Sample, create: bool = False) -> tuple[list[Any], li
         return t
     bound = tuple(tape._map(note, a) for a in sample.bind(op))
     out = tape.F._interpret(op, bound)
-    outs = list(out) if isinstance(out, tuple) else [out]
-    kept = [o for o in outs if o.dtype is dt.float64]
+    kept = [o for o in carrying(op, out) if o.dtype is dt.float64]
     weights = [tape.Tracked(w) for w in weights_for(tuple(o.array for o in kept))]
     return tracked, tape.gradients(list(zip(kept, weights, strict=True)), tracked), kept
 
 
 def value(op: Op, sample: Sample) -> float:
     out = execute.run(op, sample.bind(op))
-    outs = [o for o in (out if isinstance(out, tuple) else (out,)) if o.dtype == np.float64]
+    outs = [o for o in carrying(op, out) if o.dtype == np.float64]
     return float(sum((o * w).sum() for o, w in zip(outs, weights_for(tuple(outs)), strict=True)))
 
 
@@ -101,8 +107,7 @@ def against_torch(op: Op, sample: Sample) -> list[np.ndarray] | None:
     args, kwargs = [leaf(a) for a in sample.args], {k: leaf(v) for k, v in sample.kwargs.items()}
     try:
         out = oracle.function(op)(*args, **kwargs)
-        outs = [o for o in (out if isinstance(out, (tuple, list)) else (out,))
-                if o.dtype is torch.float64]
+        outs = [o for o in carrying(op, out) if o.dtype is torch.float64]
         total = sum((o * torch.from_numpy(w)).sum()
                     for o, w in zip(outs, weights_for(tuple(outs)), strict=True))
         grads = torch.autograd.grad(total, leaves, allow_unused=True)

@@ -14,7 +14,7 @@ from lehr.tensor import autograd, dispatch
 from lehr.tensor.tensor import Tensor
 from tests.ops import oracle, test_gradient
 from tests.ops.test_generated import OPS, outcome, show
-from tests.ops.test_gradient import filled, good, reverse, weights_for
+from tests.ops.test_gradient import carrying, filled, good, reverse, weights_for
 
 # Layouts that differ on purpose.
 OWN = {"conj": "torch's is a view with a flag"}
@@ -91,7 +91,7 @@ def engine(op: Op, sample: Sample) -> list[Any]:
         return made
     bound = tuple(type(a)(map(leaf, a)) if type(a) in (list, tuple) else leaf(a)
                   for a in sample.bind(op))
-    outs = [o for o in results(dispatch.call(op, bound)) if o.dtype is dt.float64]
+    outs = [o for o in carrying(op, dispatch.call(op, bound)) if o.dtype is dt.float64]
     weights = weights_for(tuple(o._array for o in outs))
     live = [(o, laid(w)) for o, w in zip(outs, weights, strict=True) if o.requires_grad]
     if not live:
