@@ -30,6 +30,8 @@ from .bytecode import (
 )
 from .calling import Calls
 from .control import CONTROL
+from .fact import FACTS as FACTS
+from .fact import Fact, implied
 from .fault import FaultValue, Raised
 from .frame import Frame, bind
 from .iterators import ViewValue
@@ -45,45 +47,6 @@ from .wrapping import FACTORIES, Wraps
 
 DEPTH = 200     # Python calls inside one another before capture gives up
 ASYNC_FLAGS = COROUTINE | ASYNC_GENERATOR | ITERABLE_COROUTINE
-
-
-class Fact(NamedTuple):
-    """A guard: what must hold for the captured run to be valid again; kinds in `FACTS`."""
-    source: Source
-    kind: str
-    detail: Any
-
-
-# Guard kind -> (object read from the source, detail, arguments of the call) -> whether it holds.
-# This is the reference meaning; fast checks are generated elsewhere.
-FACTS: dict[str, Callable[[Any, Any, Mapping[str, object]], bool]] = {
-    "type": lambda x, detail, args: type(x) is detail,
-    "equals": lambda x, detail, args: type(x) is type(detail) and (x == detail or x != x),
-    "is": lambda x, detail, args: x is detail,
-    "is not": lambda x, detail, args: x is not detail,
-    "alias": lambda x, detail, args: x is detail.read(args),
-    "distinct": lambda x, detail, args: x is not detail.read(args),
-    "function": lambda x, detail, args: x.__code__ is detail[0] and x.__globals__ is detail[1],
-    "class": lambda x, detail, args: next(
-        (k for k in x.__mro__ if detail[0] in k.__dict__), None) is detail[1],
-    "len": lambda x, detail, args: len(x) == detail,
-    "maxlen": lambda x, detail, args: x.maxlen == detail,
-    "truth": lambda x, detail, args: bool(x) is detail,
-    "keys": lambda x, detail, args: tuple(x) == detail,
-    "absent": lambda x, detail, args: detail not in x,
-    "elements": lambda x, detail, args: x == detail,
-    "no attribute": lambda x, detail, args: not hasattr(x, detail),
-    "returns": lambda x, detail, args: x() == detail,
-    "empty cell": lambda x, detail, args: not cell_filled(x),
-}
-
-
-def cell_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
 
 
 class Effect(NamedTuple):
@@ -151,6 +114,27 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         key = (source, kind, detail if isinstance(detail, (str, Source)) else id(detail))
         if key not in self.facts:
             self.facts[key] = Fact(source, kind, detail)
+
+    def guards(self) -> list[Fact]:
+        """The guards of the run, without those that others imply."""
+        self.guard_separate()
+        return implied(self.facts.values())
+
+    def guard_separate(self) -> None:
+        """Objects taken for different ones while one of them was written must be different."""
+        by_type: dict[Any, list[Value]] = {}
+        for value in self.known.values():
+            if value.source is not None and value.real is not None and value.source.kind != "const":
+                by_type.setdefault(type(value.real), []).append(value)
+        seen = set()
+        for effect in self.effects:
+            target = effect.target
+            if target.source is None or target.source in seen:
+                continue
+            seen.add(target.source)
+            others = tuple(v.source for v in by_type.get(type(target.real), ()) if v is not target)
+            if others:
+                self.guard(target.source, "distinct", others)
 
     def effect(self, kind: str, target: Value, *args: Value) -> None:
         """Logs a write to an object that existed before the call."""

@@ -59,6 +59,7 @@ class DictValue(ObjectValue):
             self.storage[key] = GONE
             return None
         source = self.child(m, key) if self.source is not None else None
+        m.guard(source, "readable", None)
         found = self.storage[key] = m.lazy(dict.__getitem__(self.real, key), source)
         return found
 

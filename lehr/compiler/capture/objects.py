@@ -68,7 +68,9 @@ class ObjectValue(Value):
                 m.guard(self.source, "no attribute", member.__name__)
                 known[member] = GONE
             else:
-                known[member] = m.lazy(real, self.origin().attr(member.__name__))
+                source = self.origin().attr(member.__name__)
+                m.guard(source, "readable", None)
+                known[member] = m.lazy(real, source)
         found = known[member]
         return None if found is GONE else found
 

@@ -253,7 +253,8 @@ class Operations(Base):
             return False
         same = left.real is right.real
         if left.source is not None and right.source is not None:
-            self.guard(left.source, "alias" if same else "distinct", right.source)
+            self.guard(left.source, *(("alias", right.source) if same else (
+                "distinct", (right.source,))))
         return same
 
     @staticmethod

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 class Rebuilder:
-    """Makes real objects from values; one object per value, however often it is asked."""
+    """Makes real objects from values; one object per value, however often it is asked.
+
+    A rebuilder whose recipe is to be used for many calls sets `repeats`.
+    """
+    repeats = False
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -76,7 +80,9 @@ class Rebuilder:
         return self(key) if isinstance(key, Value) else key
 
     def class_(self, value: ClassValue) -> Any:
-        """Seam: a class; one that the program made is the real class itself."""
+        """A class; one that the program made is the real class itself, in one run."""
+        if self.repeats and value.real in self.machine.fresh_classes:
+            self.machine.stop("fresh-class", value.real.__qualname__)
         self.machine.settle_class(value, self)
         return value.real
 

@@ -1,0 +1,60 @@
+"""Facts: what must hold for a captured run to be valid again.  The reference meaning of guards."""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from .source import Source
+
+
+class Fact(NamedTuple):
+    """One guard; kinds are the rows of `FACTS`."""
+    source: Source
+    kind: str
+    detail: Any
+
+
+# Guard kind -> (object read from the source, detail, arguments of the call) -> whether it holds.
+# This is the reference meaning; fast checks are generated elsewhere.
+FACTS: dict[str, Callable[[Any, Any, Mapping[str, object]], bool]] = {
+    "type": lambda x, detail, args: type(x) is detail,
+    "equals": lambda x, detail, args: type(x) is type(detail) and (x == detail or x != x),
+    "is": lambda x, detail, args: x is detail,
+    "is not": lambda x, detail, args: x is not detail,
+    "alias": lambda x, detail, args: x is detail.read(args),
+    "distinct": lambda x, detail, args: all(x is not other.read(args) for other in detail),
+    "function": lambda x, detail, args: x.__code__ is detail[0] and x.__globals__ is detail[1],
+    "class": lambda x, detail, args: next(
+        (k for k in x.__mro__ if detail[0] in k.__dict__), None) is detail[1],
+    "len": lambda x, detail, args: len(x) == detail,
+    "maxlen": lambda x, detail, args: x.maxlen == detail,
+    "truth": lambda x, detail, args: bool(x) is detail,
+    "keys": lambda x, detail, args: tuple(x) == detail,
+    "absent": lambda x, detail, args: detail not in x,
+    "elements": lambda x, detail, args: x == detail,
+    "no attribute": lambda x, detail, args: not hasattr(x, detail),
+    "returns": lambda x, detail, args: x() == detail,
+    "readable": lambda x, detail, args: True,    # reading the source did not raise
+    "empty cell": lambda x, detail, args: not cell_filled(x),
+}
+
+
+def cell_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def implied(facts: Iterable[Fact]) -> list[Fact]:
+    """Drops "readable" where another guard reads the same source anyway."""
+    every = list(facts)
+    read: set[Source] = set()
+    for fact in every:
+        source = fact.source.base if fact.kind == "readable" else fact.source
+        while source is not None and source not in read:
+            read.add(source)
+            source = source.base
+    return [fact for fact in every if fact.kind != "readable" or fact.source not in read]
