@@ -135,7 +135,8 @@ def _divisor(np, x, y):
     return y
 
 
-def _zero_gradients(F, g, out, x, y):
+def _flat(F, g, out, x, y):
+    """The gradient of a step function."""
     return lambda: F.zeros_like(g), lambda: F.zeros_like(g)
 
 
@@ -169,7 +170,7 @@ class div:
 
     def vjp(F, g, out, x, y, rounding_mode):
         if rounding_mode is not None:
-            return _zero_gradients(F, g, out, x, y)
+            return lambda: F.zeros_like(g), lambda: F.zeros_like(g)
         return lambda: F.div(g, y), lambda: F.mul(F.neg(g), F.div(F.div(x, y), y))
 
     def samples(s):
@@ -211,7 +212,7 @@ class floor_divide:
 
     kind, rule, where = POINTWISE, rule.binary, EVERYWHERE
     c, triton = "lehr_floor_divide_{t}({input}, {other})", "lehr_floor_divide({input}, {other})"
-    eager, vjp, dtypes, samples = _floor, _zero_gradients, "int float half", _division
+    eager, vjp, dtypes, samples = _floor, _flat, "int float half", _division
 
 
 @op("trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor")
@@ -220,7 +221,7 @@ class trunc_divide:
 
     kind, rule, where = POINTWISE, rule.binary, ""
     c, triton = "lehr_trunc_divide_{t}({input}, {other})", "lehr_trunc_divide({input}, {other})"
-    eager, vjp, dtypes, samples = _trunc, _zero_gradients, "int float half", _division
+    eager, vjp, dtypes, samples = _trunc, _flat, "int float half", _division
 
 
 @op("remainder(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor")
@@ -329,7 +330,12 @@ class sgn:
     samples = sample.unary()
 
     def vjp(F, g, out, x):
-        return F.zeros_like(g)
+        if not x.dtype.is_complex:
+            return F.zeros_like(g)
+        # What is left of g across the direction of x, over the distance from 0.
+        unit = F.sgn(x)
+        across = F.sub(g, F.mul(unit, F.real(F.mul(g, F.conj(unit)))))
+        return F.where(F.eq(x, 0), 0, F.div(across, F.abs(x)))
 
 
 @op("square(input: Tensor) -> Tensor")

@@ -223,7 +223,7 @@ class pow:
 
     def vjp(F, g, out, base, exponent):
         return (lambda: _power_of_base(F, g, base, exponent),
-                lambda: _power_of_exponent(F, g, out, base, exponent))
+                lambda: _power_of_exponent(F, g, base, exponent))
 
     def samples(s):
         roots = (0.5, -1, -2, -0.5, 2.5) if s.dtype.category == dt.FLOAT else (2.5,)
@@ -246,12 +246,14 @@ def _power_of_base(F, g, base, exponent):
     return F.where(F.eq(exponent, 0), 0, made) if rule.is_tensor(exponent) else made
 
 
-def _power_of_exponent(F, g, out, base, exponent):
+def _power_of_exponent(F, g, base, exponent):
+    # The power is computed again rather than saved: most exponents are numbers and want no gradient.
     if not rule.is_tensor(base):
-        base = F.full((), base, dtype=out.dtype, device=out.device)
+        base = F.full((), base, dtype=g.dtype, device=g.device)
     # 0 ** e is flat in e wherever it is defined.
     flat = F.bitwise_and(F.eq(base, 0), F.ge(exponent, 0))
-    return F.mul(g, F.where(flat, 0, F.mul(out, F.log(F.where(flat, 1, base)))))
+    return F.mul(g, F.where(
+        flat, 0, F.mul(F.pow(base, exponent), F.log(F.where(flat, 1, base)))))
 
 
 @op("float_power(input: Tensor | Scalar, exponent: Tensor | Scalar) -> Tensor")

@@ -28,10 +28,13 @@ def reads_of(op: Any) -> dict[str, str]:
 
 def _scan(code: types.CodeType, found: dict[str, str]) -> None:
     steps = list(dis.get_instructions(code))
+    cells = code.co_cellvars + code.co_freevars
     for this, after in zip(steps, [*steps[1:], None], strict=True):
         names = this.argval if isinstance(this.argval, tuple) else (this.argval,)
         if not this.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")):
             continue
+        if this.opname == "LOAD_FAST" and names[0] in cells:
+            continue  # Python 3.13 hands a cell to a closure so; its value is read by LOAD_DEREF
         if this.opname.startswith("STORE_FAST_LOAD_FAST"):
             names = names[1:]
         for i, name in enumerate(names):

@@ -114,9 +114,10 @@ def _places(F, x, found, dim):
 def _to_place(F, g, out, x, dim):
     if g[0] is None:
         return None
-    if x.ndim == 0:
+    if len(x.shape) == 0:
         return g[0]
-    return F.scatter_add(F.zeros_like(x), dim, out[1], g[0])
+    base = F.full(x.shape, 0, dtype=g[0].dtype, device=g[0].device)
+    return F.scatter_add(base, dim, out[1], g[0])
 
 
 @op("scan_max(input: Tensor, dim: int) -> Tensor")

@@ -27,6 +27,7 @@ PROGRAMS: dict[str, tuple[Any, str]] = {
     "square": (lambda F, a: F.square(a), "z"),
     "abs": (lambda F, a: F.abs(a), "z"),
     "angle": (lambda F, a: F.angle(a), "z"),
+    "sgn": (lambda F, a: F.sgn(a), "z"),
     "sum": (lambda F, a: F.sum(a, 0), "z"),
     "mean": (lambda F, a: F.mean(F.mul(a, a), 1), "z"),
     "conj": (lambda F, a, b: F.mul(F.conj(a), b), "zz"),
