@@ -196,7 +196,7 @@ class Elements:
                 else expr.const(a, compute) if isinstance(a, float) else a
                 for p, a in zip(op.params, args, strict=True)]
         dtype = expr.result_dtype(op, tuple(a.dtype if isinstance(a, Expr) else a for a in made))
-        return Expr("Alu", dtype, op, *made)
+        return expr.primitive(op, dtype, made)
 
     def operand(self, a: Any, v: Value, idx: tuple[Any, ...], dtype: DType | None) -> Any:
         """The element that an operand contributes to element `idx` of `v`."""

@@ -11,7 +11,7 @@ import numpy as np
 from lehr.base import dtype as dt
 from lehr.base import sym
 from lehr.base.dtype import DType
-from lehr.base.proof import prove_le, prove_lt
+from lehr.base.proof import prove, prove_le, prove_lt
 from lehr.compiler.graph.exact import widens
 from lehr.compiler.graph.ir import TensorType
 from lehr.compiler.loop.ir import Bind, Buffer, Expr
@@ -82,8 +82,43 @@ def alu(name: str, *args: Any) -> Expr:
     common = next(d for d in dtypes if isinstance(d, DType))
     bound = tuple(const(a, common) if "Scalar" in p.types and not isinstance(a, Expr) else a
                   for p, a in zip(op.params, bound, strict=True))
-    return Expr("Alu", result_dtype(op, tuple(a.dtype if isinstance(a, Expr) else a
-                                              for a in bound)), op, *bound)
+    dtype = result_dtype(op, tuple(a.dtype if isinstance(a, Expr) else a for a in bound))
+    return primitive(op, dtype, bound)
+
+
+# Arithmetic and comparisons of index values, which are far from the ends of int64.
+INDEX_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
+INDEX_TESTS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def primitive(op: Op, dtype: DType, args: Sequence[Any]) -> Expr:
+    """An `Alu`, or the index expression or constant that it is."""
+    if len(args) >= 2 and all(isinstance(a, Expr) for a in args[:2]):
+        if all(a.dtype is dt.int64 and a.kind in ("Index", "Const") for a in args[:2]):
+            made = _of_indices(op, args)
+            if made is not None:
+                return made
+    return Expr("Alu", dtype, op, *args)
+
+
+def _of_indices(op: Op, args: Sequence[Any]) -> Expr | None:
+    a, b = (x.fields[0] for x in args[:2])
+    rest = args[2:]
+    if op.name in INDEX_OPS:
+        if any(x is not None and x is not const(1, dt.int64) for x in rest):
+            return None
+        made = INDEX_OPS[op.name](a, b)
+        ends = (made, made) if isinstance(made, int) else sym.interval(made)
+        low, high = (x if x is not None else 0 for x in ends)
+        return index(made) if -_FAR < low and high < _FAR else None
+    if op.name in INDEX_TESTS:
+        answer = prove(INDEX_TESTS[op.name], a, b)
+        return None if answer is None else const(answer, dt.bool_)
+    return None
+
+
+_FAR = 1 << 60
 
 
 def both(a: Expr | None, b: Expr | None) -> Expr | None:
@@ -171,8 +206,8 @@ class Rewriter:
                 return self.loads(made) or made
             return made
         if kind == "Alu":
-            args = (memo[a] if isinstance(a, Expr) else a for a in f[1:])
-            return Expr(kind, e.dtype, f[0], *args)
+            args = [memo[a] if isinstance(a, Expr) else a for a in f[1:]]
+            return primitive(f[0], e.dtype, args)
         if kind == "Cast":
             return cast(memo[f[0]], e.dtype)
         if kind == "Select":

@@ -36,7 +36,7 @@ def users(steps: Iterable[tuple[set[Buffer], set[Buffer]]]) -> dict[Buffer, int]
 def kernel(nest: Nest, name: str, locations: tuple[Location, ...], binds: Binds,
            used: dict[Buffer, int]) -> Kernel | None:
     """The kernel of merged stores; None where nothing of it is needed."""
-    stores = _Forward(nest, binds).stores()
+    stores = _Forward(nest, binds, used).stores()
     outer = frozenset(a.var for a in nest.outer)
     keep = [s.buffer.role in ("output", "ref") or used[s.buffer] > 1 for s in stores]
     for n in range(len(stores) - 1, -1, -1):
@@ -65,8 +65,8 @@ def _loads(s: Store, binds: Binds) -> Iterable[Expr]:
 class _Forward:
     """Replaces loads of what the kernel itself stores."""
 
-    def __init__(self, nest: Nest, binds: Binds) -> None:
-        self.nest, self.binds = nest, binds
+    def __init__(self, nest: Nest, binds: Binds, used: dict[Buffer, int]) -> None:
+        self.nest, self.binds, self.used = nest, binds, used
         self.made: dict[Buffer, Store] = {}
         self.depth: dict[Expr, int] = {}
         self.again: dict[tuple[Store, Any], Expr | None] = {}
@@ -83,13 +83,28 @@ class _Forward:
             self.now += s.axes != self.axes
             self.axes = s.axes
             rewrite = Rewriter({}, self.load, self.binds.of, self.binds.fresh)
-            made = s._replace(value=rewrite(s.value), idx=tuple(map(rewrite.index, s.idx)),
+            value = self.renamed(s) or rewrite(s.value)
+            made = s._replace(value=value, idx=tuple(map(rewrite.index, s.idx)),
                               mask=None if s.mask is None else rewrite(s.mask))
             done.append(made)
             if s.mask is None and several.count(s.buffer) == 1:
                 self.made[s.buffer] = made
                 self.phase[s.buffer] = self.now
         return done
+
+    def renamed(self, s: Store) -> Expr | None:
+        """The whole value of another store, where this one only copies it and nobody else reads
+        it."""
+        e = s.value
+        if e.kind != "Load" or e.fields[2] is not None:
+            return None
+        old = self.made.get(e.fields[0])
+        if old is None or old.idx != e.fields[1] or old.axes != s.axes:
+            return None
+        if self.used[old.buffer] > 1 or old.buffer.role != "arena":
+            return None
+        reads = sum(b is old.buffer for x in self.nest.entries for b, _ in x.loads)
+        return old.value if reads == 1 else None
 
     def load(self, e: Expr) -> Expr | None:
         """The value that a load stands for, where there is one and it is better than the load."""

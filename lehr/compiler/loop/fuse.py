@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lehr.base import log
+from lehr.base import log, sym
 from lehr.compiler.loop import epilogue, finish, region
 from lehr.compiler.loop.ir import Buffer, Kernel, Program, Step
 from lehr.compiler.loop.merge import Binds, Nest, legal, merged, nest_of
@@ -21,6 +21,9 @@ from lehr.ops.rule import numel
 
 # Kernels tried for one, and readers of one buffer remembered.
 TRIES, READERS = 8, 6
+# Kernels merge if what both touch is at least this fraction (one in ...) of what the smaller
+# touches.
+SHARE = 8
 
 _say = log.channel("fusion")
 
@@ -105,9 +108,11 @@ class _Search:
     def neighbours(self, number: int, makers: Iterable[int]) -> None:
         """Merges a new kernel with those that suit it best."""
         u = self.units[number]
-        if u.nest is None or not _plain(u.nest):
+        if u.nest is None or not self.plain(u.nest):
             return
         near = set(makers)
+        for b in u.writes:
+            near.update(self.find(x) for x in self.writers.get(b, ())[-READERS:])
         for b in u.reads:
             near.update(self.find(x) for x in self.readers.get(b, ())[-READERS:])
         if not u.nest.outer and not near:
@@ -119,6 +124,11 @@ class _Search:
             a, b = self.find(other), self.find(number)
             if a != b:
                 self.attempt(a, b)
+
+    def plain(self, nest: Nest) -> bool:
+        """Whether the kernel may merge at all: scatters stay alone."""
+        return all(e.store.mode == "set" and not any(
+            v in self.binds.of for i in e.store.idx for v in sym.free(i)) for e in nest.entries)
 
     def scalars(self) -> list[int]:
         """The latest kernel of a single point, if there is one nearby."""
@@ -137,9 +147,9 @@ class _Search:
     def attempt(self, a: int, b: int) -> None:
         x, y = self.units[a], self.units[b]
         assert x.nest is not None and y.nest is not None
-        if not _plain(x.nest):
+        if not self.plain(x.nest):
             return
-        why: Any = self.cycle(a, b) or legal(x.nest, y.nest)
+        why: Any = self.apart(a, b) or self.cycle(a, b) or legal(x.nest, y.nest)
         if isinstance(why, str):
             if _say:
                 _say("%s and %s stay apart: %s", x.name, y.name, why)
@@ -148,6 +158,15 @@ class _Search:
             _say("%s takes %s", x.name, y.name)
         x.nest = merged(x.nest, y.nest, why, self.binds)
         self.join(a, b)
+
+    def apart(self, a: int, b: int) -> str:
+        """Whether too little is shared for it to be worth one kernel."""
+        x, y = self.units[a], self.units[b]
+        if x.writes & y.reads or y.writes & x.reads:
+            return ""
+        least = min(sum(bytes_of(s) for s in u.reads | u.writes) for u in (x, y))
+        single = x.nest is not None and y.nest is not None and not (x.nest.outer or y.nest.outer)
+        return "" if single or self.shared(a, b) * SHARE >= least else "little is shared"
 
     def cycle(self, a: int, b: int) -> str:
         """Whether a path leads from one to the other through a third."""
@@ -198,11 +217,6 @@ class _Search:
         """Where a unit wants to be: where its last part was."""
         nest = self.units[n].nest
         return self.units[n].order if nest is None else nest.entries[-1].order
-
-
-def _plain(nest: Nest) -> bool:
-    """Whether the kernel may merge at all: scatters stay alone."""
-    return all(e.store.mode == "set" for e in nest.entries)
 
 
 def bytes_of(b: Buffer) -> int:

@@ -89,10 +89,11 @@ class Expr:
                                         counter), int64 Exprs, as in `lehr.base.philox`; int64
     """
 
-    __slots__ = ("__weakref__", "_free", "dtype", "fields", "kind")
+    __slots__ = ("__weakref__", "_free", "children", "dtype", "fields", "kind")
     kind: str
     dtype: DType
     fields: tuple[Any, ...]
+    children: tuple[Expr, ...]  # the expressions directly inside this one
     _free: frozenset[Any] | None
 
     def __new__(cls, kind: str, dtype: DType, *fields: Any) -> Expr:
@@ -102,17 +103,13 @@ class Expr:
         if found is None:
             found = object.__new__(cls)
             found.kind, found.dtype, found.fields, found._free = kind, dtype, fields, None
+            found.children = tuple(_children(fields))
             _EXPRS[key] = found
         return found
 
     def __repr__(self) -> str:
         from lehr.compiler.loop.text import print_expr
         return print_expr(self)
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The expressions directly inside this one."""
-        return tuple(_children(self.fields))
 
     @property
     def free(self) -> frozenset[Any]:
@@ -136,7 +133,7 @@ def _children(fields: tuple[Any, ...]) -> Iterator[Expr]:
 
 def _free(e: Expr) -> frozenset[Any]:
     found: set[Any] = set()
-    for child in _children(e.fields):
+    for child in e.children:
         found |= child.free
     if e.kind == "Load":
         for i in e.fields[1]:

@@ -72,6 +72,10 @@ class _Lowering:
         self.graph, self.supports = graph, supports
         self.L = Elements()
         self.kept = realise.kept(graph)
+        self.users: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for v in dict.fromkeys(node.inputs):
+                self.users.setdefault(v, []).append(node)
         self.steps: list[Step] = []
         self.buffers: list[Buffer] = []
         self.names: set[str] = set()
@@ -148,31 +152,27 @@ class _Lowering:
     def program(self) -> Program:
         graph = self.graph
         returned = [v for g in ("outputs", "saved", "grads") for v in graph.results[g]]
-        late: list[tuple[Value, Buffer]] = []
-        for v, b in zip(returned, self.results, strict=True):
+        copies: dict[Value, list[Buffer]] = {}
+        for v, b in (*zip(returned, self.results, strict=True),
+                     *zip(graph.results["writebacks"], self.shadows, strict=True)):
             if self.home.get(v) is not b:
-                # An input returned as it is must be copied before its storage is written.
-                early = v.node is None or v.node.op.name == "read"
-                if not early:
-                    late.append((v, b))
-                else:
-                    self.read(v)
-                    self.copy(v, b)
+                copies.setdefault(v, []).append(b)
+        for p in graph.params:
+            for b in copies.get(p, ()):
+                self.copy(p, b)
         for node in graph.nodes:
             self.location = node.location
             try:
                 self.node(node)
+                for v in node.results:
+                    for b in copies.get(v, ()):
+                        self.copy(v, b)
             except Unlowered:
                 raise
             except Exception as error:
                 error.add_note(f"while lowering {node.op.name}{place(node.location)}")
                 raise
         self.location = None
-        for v, b in late:
-            self.copy(v, b)
-        for (shadow, _), v in zip(self.shadows.items(), graph.results["writebacks"], strict=True):
-            if self.home.get(v) is not shadow:
-                self.copy(v, shadow)
         steps, dropped = settle(self.steps, self.shadows, self.copied)
         buffers = tuple(b for b in self.buffers if b not in dropped)
         return Program(graph.name, self.params, buffers, tuple(steps), tuple(self.results),
@@ -342,7 +342,8 @@ class _Lowering:
             return Input(len(inputs) - 1)
 
         attrs = tuple(map(replaced, node.args))
-        buffer = self.memory_of(v)
+        buffer = self.home.get(v) or self.buffer(f"t{len(self.buffers)}", _dtype(v), _shape(v),
+                                                 self.layout(v))
         output = Operand(buffer, 0, buffer.shape, buffer.strides)
         step = Extern(f"{node.op.name}{len(self.steps)}", node.op, tuple(inputs), output, attrs,
                       locations=self.lines[v])
@@ -352,6 +353,21 @@ class _Lowering:
             return
         self.steps.append(step)
         self.L.buffers[v] = buffer
+
+    def layout(self, v: Value) -> Strides:
+        """Strides of a call's result: those that make a permutation of it contiguous, so that
+        merging its dimensions needs no copy. The last dimension stays innermost."""
+        n = len(_shape(v))
+        orders = [[d % n for d in u.args[1]] for u in self.users.get(v, ())
+                  if u.op.name == "permute"]
+        order = next((o for o in orders if o[-1] == n - 1), None)
+        if order is None:
+            return None
+        steps = row_major(tuple(_shape(v)[d] for d in order))
+        strides: list[Any] = [0] * n
+        for d, step in zip(order, steps, strict=True):
+            strides[d] = step
+        return tuple(strides)
 
     def host(self, node: Node, buffer: Buffer | None = None) -> None:
         """The op's eager kernel, between two compiled segments."""

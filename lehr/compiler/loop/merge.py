@@ -126,7 +126,7 @@ def prefixes(a: Nest, b: Nest) -> Iterator[tuple[int, int]]:
     there = {n: j for j, n in enumerate(products(b.outer))}
     for i, n in reversed(list(enumerate(products(a.outer)))):
         j = there.get(n)
-        if j is not None and (i or j or not (a.outer and b.outer)):
+        if j is not None and (i or j or not (a.outer or b.outer)):
             yield i, j
 
 

@@ -118,11 +118,14 @@ def kept(graph: Graph) -> set[Value]:
         if node.op.kind == registry.RANDOM:
             own = 12
         v = node.result
-        cost[v] = own + sum(cost.get(x, 0) for x in inputs if x not in found)
+        # What is smaller than the value is computed once for many elements.
+        size = size_of(v)
+        level = [x for x in inputs if not _smaller(size_of(x), size)]
+        cost[v] = own + sum(cost.get(x, 0) for x in level if x not in found)
         depth[v] = (kind == "value") + max((depth.get(x, 0) for x in inputs if x not in found),
                                            default=0)
         sources[v] = frozenset().union(*(
-            frozenset((x,)) if x in found or x not in sources else sources[x] for x in inputs))
+            frozenset((x,)) if x in found or x not in sources else sources[x] for x in level))
         if kind != "value":
             continue
         again = uses.routes.get(v, 0) > 1 and not (cost[v] <= CHEAP and len(sources[v]) <= 1)
@@ -130,6 +133,10 @@ def kept(graph: Graph) -> set[Value]:
                 or cost[v] >= EXPENSIVE and _grows(size_of(v), uses.reach.get(v, 0))):
             found.add(v)
     return found
+
+
+def _smaller(have: Any, than: Any) -> bool:
+    return isinstance(have, int) and (not isinstance(than, int) or have < than)
 
 
 def _grows(have: Any, reach: Any) -> bool:

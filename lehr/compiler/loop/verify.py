@@ -328,14 +328,28 @@ def _rows(stores: Sequence[Store], bound: dict[Any, Bind]) -> None:
         if any(s.mode != first.mode for _, s in several):
             raise LoopError(f"{b} is stored in several modes")
         for n, s in enumerate(stores):
-            roots = [s.value, *([s.mask] if s.mask else [])]
-            roots += [x.value for x in bound.values()] if n == 0 else []
-            for e in walk(roots):
+            for e in walk(_roots(s, bound)):
                 if e.kind == "Load" and e.fields[0] is b:
                     _row_load(b, e, n, s, several)
         for _, s in several[1:]:
             if not same_row(first.idx, first.axes, s.idx):
                 raise LoopError(f"two stores into {b} may meet at different outer points")
+
+
+def _roots(s: Store, bound: dict[Any, Bind]) -> list[Expr]:
+    """All that is evaluated for a store, its binds too."""
+    roots = [s.value] if s.mask is None else [s.value, s.mask]
+    waiting = [v for e in roots for v in e.free] + [v for i in s.idx for v in sym.free(i)]
+    seen: set[Any] = set()
+    while waiting:
+        v = waiting.pop()
+        b = bound.get(v)
+        if b is not None and v not in seen:
+            seen.add(v)
+            more = [b.value] if b.mask is None else [b.value, b.mask]
+            roots += more
+            waiting += [f for e in more for f in e.free]
+    return roots
 
 
 def _row_load(b: Buffer, e: Expr, n: int, s: Store,

@@ -163,7 +163,7 @@ def _to_dtype(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
 def _neutral(place: int, numbers: tuple[Any, ...]) -> Callable[..., Any]:
     """`op(x, number)` is x where the result has x's type."""
     def rule(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
-        x, other = args[1 - place], args[place]
+        x, other = args[1 - place], _known(args[place])
         if not isinstance(x, Value) or not isinstance(x.type, TensorType):
             return None
         if isinstance(other, bool) or not isinstance(other, (int, float)):
@@ -175,6 +175,14 @@ def _neutral(place: int, numbers: tuple[Any, ...]) -> Callable[..., Any]:
         spec = op.rule(*args)
         return x if spec.dtype is x.dtype and _same_shape(spec.shape, x.shape) else None
     return rule
+
+
+def _known(a: Any) -> Any:
+    """The number that every element of a constant is; other arguments as they are."""
+    node = _made_by(a, "full", "expand", "view")
+    while node is not None and node.op.name != "full":
+        node = _made_by(node.args[0], "full", "expand", "view")
+    return a if node is None else node.args[1]
 
 
 def _integer_zero(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
@@ -209,6 +217,57 @@ def _single_batch(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
     return _get("view"), (b.call(op, (*flat, *args[2:])), _shape_of(op, args))
 
 
+def _piece(v: Any) -> tuple[Any, ...] | None:
+    """(sizes, dim, start, end, input) of a contiguous piece put into zeros."""
+    node = _made_by(v, "slice_backward")
+    if node is None:
+        return None
+    g, sizes, dim, start, end, step = node.args
+    dim %= len(sizes)
+    size = sizes[dim]
+    first, last = 0 if start is None else start, size if end is None else end
+    if step != 1 or not all(isinstance(n, int) and 0 <= n <= size for n in (first, last)
+                            if isinstance(size, int)) or not isinstance(size, int):
+        return None
+    return tuple(sizes), dim, first, last, g
+
+
+def _pieces(v: Any, limit: int = 64) -> list[tuple[Any, ...]] | None:
+    """The pieces of a sum of them."""
+    piece = _piece(v)
+    if piece is not None:
+        return [piece]
+    node = _made_by(v, "add")
+    if node is None or node.args[2] != 1 or limit < 1:
+        return None
+    parts: list[tuple[Any, ...]] = []
+    for a in node.args[:2]:
+        found = _pieces(a, limit - 1)
+        if found is None:
+            return None
+        parts += found
+    return parts
+
+
+def _joined(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
+    """A sum of pieces that tile a dimension is their concatenation. Each element is one piece's
+    plus zeros, so only -0.0 changes (to 0.0), and adding 0.0 to the pieces does the same."""
+    if args[2] != 1 or _pieces(args[0]) is None:
+        return None
+    parts = [p for a in args[:2] for p in (_pieces(a) or [None])]
+    if None in parts or len({(p[0], p[1]) for p in parts}) != 1:
+        return None
+    parts.sort(key=lambda p: p[2])
+    sizes, dim = parts[0][:2]
+    ends = [0, *(p[3] for p in parts)]
+    if ends[-1] != sizes[dim] or any(p[2] != e for p, e in zip(parts, ends, strict=False)):
+        return None
+    if len({p[4].dtype for p in parts}) != 1:
+        return None
+    whole = [b.call(op, (p[4], 0.0 if p[4].dtype.is_floating_point else 0, 1)) for p in parts]
+    return _get("cat"), (tuple(whole), dim)
+
+
 RULES: dict[str, tuple[Callable[..., Any], ...]] = {
     "clone": (_input,), "detach": (_input,), "alias": (_input,), "detach_copy": (_input,),
     "alias_copy": (_input,),
@@ -219,7 +278,7 @@ RULES: dict[str, tuple[Callable[..., Any], ...]] = {
     "view": (_view,), "permute": (_permute,), "expand": (_expand,),
     "to_dtype": (_to_dtype,),
     "mul": (_neutral(1, (1,)), _neutral(0, (1,))), "div": (_neutral(1, (1,)),),
-    "sub": (_neutral(1, (0,)),), "add": (_neutral(1, (-0.0,)), _integer_zero),
+    "sub": (_neutral(1, (0,)),), "add": (_neutral(1, (-0.0,)), _integer_zero, _joined),
     "neg": (_twice,), "where": (_where,), "matmul": (_single_batch,),
 }
 
