@@ -6,6 +6,7 @@ them, so a capture only has to make the counter symbolic.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -44,6 +45,11 @@ class Generator:
     def initial_seed(self) -> int:
         """The seed of the stream."""
         return int(self.state[0]) & MASK
+
+    @functools.cached_property
+    def state_tensor(self) -> Tensor:
+        """The state itself as an int64 tensor: what compiled programs read and advance."""
+        return Tensor._from_array(self.state)
 
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor."""

@@ -8,10 +8,12 @@ parameter when it is first read; one that the program makes is a plain value, re
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from lehr.base import dtype as dt
 from lehr.base.sym import Sym
 from lehr.compiler.graph.ir import Builder, Location, RefType, ScalarType, TensorType, Value
 from lehr.ops import registry
@@ -19,6 +21,12 @@ from lehr.ops.registry import Op
 from lehr.tensor import autograd, dispatch
 from lehr.tensor.storage import Storage
 from lehr.tensor.tensor import Tensor
+
+
+# What arithmetic on run-time numbers means in Python.
+PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "pow": operator.pow, "floor_divide": operator.floordiv, "remainder": operator.mod}
 
 
 class NeedsFlat(Exception):
@@ -50,33 +58,42 @@ class Traced:
 class SymNumber:
     """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python number.
 
-    Arithmetic adds nodes in double precision (or int64), as Python would compute; anything that needs the
-    value itself goes to `tracer.concretize`.
+    Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the value in the
+    captured call; where the program needs the value itself (a branch, an index), the hint is used and every
+    number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard.
     """
 
-    __slots__ = ("tracer", "value")
+    __slots__ = ("hint", "leaves", "tracer", "value")
 
-    def __init__(self, tracer: Tracer, value: Value) -> None:
-        self.tracer, self.value = tracer, value
+    def __init__(self, tracer: Tracer, value: Value, hint: Any, leaves: dict[Any, Any]) -> None:
+        self.tracer, self.value, self.hint, self.leaves = tracer, value, hint, leaves
 
     @property
     def scalar_category(self) -> int:
         return self.value.dtype.category
 
+    def settle(self) -> Any:
+        """The value, from now on a constant of this capture."""
+        if self.hint is None:
+            return self.tracer.concretize("number", self)
+        for key, value in self.leaves.items():
+            self.tracer.specialise(key, value)
+        return self.hint
+
     def __repr__(self) -> str:
-        return f"<number {self.value}>"
+        return f"<number {self.hint}>"
 
     def __bool__(self) -> bool:
-        return bool(self.tracer.concretize("bool", self))
+        return bool(self.settle())
 
     def __float__(self) -> float:
-        return float(self.tracer.concretize("float", self))
+        return float(self.settle())
 
     def __int__(self) -> int:
-        return int(self.tracer.concretize("int", self))
+        return int(self.settle())
 
     def __index__(self) -> int:
-        return int(self.tracer.concretize("int", self))
+        return int(self.settle())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -89,13 +106,23 @@ def _arith(name: str, flip: bool) -> Callable[[Any, Any], Any]:
     return method
 
 
+def _compare(name: str) -> Callable[[Any, Any], Any]:
+    """A comparison needs the value: it settles both sides."""
+    def method(self: SymNumber, other: Any) -> Any:
+        if isinstance(other, Tensor) or not isinstance(other, (int, float, SymNumber)):
+            return NotImplemented
+        theirs = other.settle() if isinstance(other, SymNumber) else other
+        return getattr(operator, name)(self.settle(), theirs)
+    return method
+
+
 for _dunder, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow",
                      "floordiv": "floor_divide", "mod": "remainder"}.items():
     setattr(SymNumber, f"__{_dunder}__", _arith(_op, False))
     setattr(SymNumber, f"__r{_dunder}__", _arith(_op, True))
 for _dunder in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(SymNumber, f"__{_dunder}__", _arith(_dunder, False))
-SymNumber.__neg__ = lambda self: self.tracer.arith("mul", self, -1)  # type: ignore[attr-defined]
+    setattr(SymNumber, f"__{_dunder}__", _compare(_dunder))
+SymNumber.__neg__ = lambda self: self * -1  # type: ignore[attr-defined]
 
 
 class Tracer:
@@ -174,11 +201,11 @@ class Tracer:
         entry = self.generators.get(id(generator))
         F = self.builder.F
         if entry is None:
-            state = generator.state_tensor()
+            state = generator.state_tensor
             twin = self.twin(state)
             read = self.value(twin)
-            key = SymNumber(self, F.select(read, 0, 0))
-            start = SymNumber(self, F.select(read, 0, 1))
+            key = SymNumber(self, F.select(read, 0, 0), None, {})
+            start = SymNumber(self, F.select(read, 0, 1), None, {})
             entry = self.generators[id(generator)] = [twin, key, start, 0]
             self._keep.append(generator)
         offset = entry[2] if entry[3] == 0 else entry[2] + entry[3]
@@ -307,22 +334,30 @@ class Tracer:
         made._view = made._view._replace(mode="detached")  # type: ignore[union-attr]
         return made
 
-    def number(self, key: Any, name: str, category: int) -> SymNumber:
+    def number(self, key: Any, name: str, category: int, hint: Any) -> SymNumber:
         """A number read from outside as a graph parameter; `key` tells it apart."""
         found = self.numbers.get(key)
         if found is None:
-            kind = ScalarType(category)
-            value = self.builder.param(name, TensorType((), kind.dtype))
-            found = self.numbers[key] = SymNumber(self, value)
+            value = self.builder.param(name, TensorType((), ScalarType(category).dtype))
+            found = self.numbers[key] = SymNumber(self, value, hint, {key: hint})
             self.inputs.append((value, key))
         return found
+
+    def specialise(self, key: Any, value: Any) -> None:
+        """A number from outside became a constant: a capture built on this class adds the guard."""
 
     def arith(self, name: str, a: Any, b: Any) -> Any:
         """Python arithmetic on run-time numbers, in double precision or int64."""
         self.builder.location = self.where()
         x, y = (n.value if isinstance(n, SymNumber) else n for n in (a, b))
+        p, q = (n.hint if isinstance(n, SymNumber) else n for n in (a, b))
+        leaves = {**getattr(a, "leaves", {}), **getattr(b, "leaves", {})}
+        hint = None if p is None or q is None else PYTHON[name](p, q)
         made = getattr(self.builder.F, name)(x, y)
-        return SymNumber(self, made)
+        want = dt.float64 if isinstance(hint, float) else made.dtype
+        if made.dtype is not want:
+            made = self.builder.F.to_dtype(made, want)
+        return SymNumber(self, made, hint, leaves)
 
     def finish_generators(self) -> None:
         """Writes the advanced counters back; called once, before the graph is finished."""

@@ -1,0 +1,465 @@
+"""Tensors, run-time numbers and framework objects as values of the machine.
+
+A tensor value holds a *twin* (see `tracer`). The framework's own tensor code is not interpreted: a call of a
+function of the `NATIVE` modules runs for real, on twins, and its ops land in the tracer's graph. Everything
+else (`nn`, `optim`, the user's code) is interpreted like any Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lehr.base.device import Device
+from lehr.base.dtype import DType
+from lehr.compiler.capture.frame import Frame
+from lehr.compiler.capture.fact import FACTS
+from lehr.compiler.capture.machine import Machine
+from lehr.compiler.capture.mapping import DictValue
+from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue
+from lehr.compiler.capture.rebuild import Rebuilder
+from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from lehr.compiler.capture.source import Source, const
+from lehr.compiler.capture.tracer import SymNumber, Tracer
+from lehr.compiler.capture.value import CONSTANT_SET, Const, Known, Value
+from lehr.compiler.graph.ir import Location
+from lehr.tensor.state import STATE
+from lehr.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from lehr.compiler.capture.calling import Args, Kwargs
+
+# Modules whose functions run for real on twins, and whose classes' objects are taken whole.
+NATIVE = ("lehr.tensor", "lehr.ops", "lehr.base")
+
+
+def is_native_module(name: Any) -> bool:
+    return isinstance(name, str) and name.startswith(NATIVE) and name.split(".")[1] in (
+        "tensor", "ops", "base")
+
+
+def is_native(function: Any) -> bool:
+    """Whether a real Python function belongs to the framework's tensor code."""
+    space = function.__globals__
+    if "__wrapped__" in function.__dict__:  # a decorator of ours around a function of the user's
+        return False
+    return "_op" in space and "_call" in space or is_native_module(space.get("__name__"))
+
+
+class TensorFact(NamedTuple):
+    """What a capture assumes of a tensor from outside."""
+
+    type_: type
+    dtype: DType
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    device: Device
+    requires_grad: bool
+    leaf: bool
+    grad: bool
+
+    def holds(self, t: Any) -> bool:
+        return (type(t) is self.type_ and t.dtype is self.dtype and t._shape == self.shape
+                and t._strides == self.strides and t.device is self.device
+                and t.requires_grad is self.requires_grad and has_grad(t) is self.grad)
+
+
+def has_grad(t: Tensor) -> bool:
+    return t._meta is not None and t._meta.grad is not None
+
+
+def fact_of(t: Tensor) -> TensorFact:
+    return TensorFact(type(t), t.dtype, t._shape, t._strides, t.device, t.requires_grad, t.is_leaf,
+                      has_grad(t))
+
+
+FACTS["tensor"] = lambda x, detail, args: isinstance(x, Tensor) and detail.holds(x)
+FACTS["storage"] = lambda x, detail, args: x._storage is detail.read(args)._storage
+FACTS["apart"] = lambda x, detail, args: x._storage is not detail.read(args)._storage
+
+
+class TensorValue(Value):
+    """A tensor. `real` is the tensor outside, None for one that the program made."""
+
+    __slots__ = ("real", "twin")
+
+    def __init__(self, twin: Tensor, real: Tensor | None = None, source: Source | None = None) -> None:
+        self.twin, self.real, self.source = twin, real, source
+
+    @property
+    def type_(self) -> Any:
+        return type(self.twin)
+
+    def type_of(self, m: Machine) -> Any:
+        return type(self.twin)
+
+    def rebuild(self, r: Any) -> Any:
+        return r.tensor(self)
+
+    def __repr__(self) -> str:
+        return f"TensorValue({self.twin.dtype}{list(self.twin._shape)})"
+
+
+class NumberValue(Value):
+    """A Python number known only at run time."""
+
+    __slots__ = ("number",)
+    TYPES = (bool, int, float, complex)
+
+    def __init__(self, number: SymNumber, source: Source | None = None) -> None:
+        self.number, self.source = number, source
+
+    @property
+    def type_(self) -> Any:
+        return self.TYPES[self.number.scalar_category]
+
+    def type_of(self, m: Machine) -> Any:
+        return self.type_
+
+    def constant(self, m: Machine) -> Any:
+        """C code needs the number itself: it becomes a constant under guards."""
+        return self.number.settle()
+
+    def key(self, m: Machine) -> Any:
+        return self.number.settle()
+
+    def rebuild(self, r: Any) -> Any:
+        return r.number(self)
+
+    def __repr__(self) -> str:
+        return f"NumberValue({self.number})"
+
+
+class NativeValue(Value):
+    """An object of the framework, taken whole: a dtype, a generator, a context manager, a node."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, real: Any, source: Source | None = None) -> None:
+        self.real, self.source = real, source
+
+    @property
+    def type_(self) -> Any:
+        return type(self.real)
+
+    def type_of(self, m: Machine) -> Any:
+        return type(self.real)
+
+    def constant(self, m: Machine) -> Any:
+        return self.real
+
+    def key(self, m: Machine) -> Any:
+        return self.real
+
+    def invoke(self, m: Any, args: Args, kwargs: Kwargs) -> Value:
+        return m.call_native(self.real, args, kwargs)  # type: ignore[no-any-return]
+
+    def rebuild(self, r: Any) -> Any:
+        return r.native(self)
+
+
+class Lower(Rebuilder):
+    """Values as real objects for native code: tensors are twins, containers are built from their parts."""
+
+    machine: TensorMachine
+
+    def __call__(self, value: Value | None) -> Any:
+        assert value is not None
+        value = value.force(self.machine)
+        if isinstance(value, Const):
+            return value.value
+        if isinstance(value, SequenceValue):
+            parts = [self(p) for p in self.machine.iterate(value)]
+            return parts if isinstance(value, ListValue) else tuple.__new__(value.type_, parts)
+        if isinstance(value, SliceValue):
+            return slice(*[self(p) for p in value.parts])
+        if isinstance(value, DictValue) and value.type_ is dict:
+            items = self.machine.iterate(self.machine.call_method(value, "items", []))
+            return dict(tuple(self(p)) for p in items)
+        if isinstance(value, FunctionValue | MethodValue):
+            return self.function(value)
+        if isinstance(value, ClassValue | Known):
+            return value.real
+        if isinstance(value, TensorValue | NumberValue | NativeValue):
+            return value.rebuild(self)
+        if value.real is not None and getattr(type(value.real), "__lehr_native__", False):
+            return value.real
+        return self.machine.stop("native-argument", f"{value.type_.__name__} object")
+
+    def tensor(self, value: TensorValue) -> Any:
+        return value.twin
+
+    def number(self, value: NumberValue) -> Any:
+        return value.number
+
+    def native(self, value: NativeValue) -> Any:
+        return value.real
+
+    def function(self, value: Value) -> Any:
+        """A callback: when native code calls it (a hook, say), the machine interprets it."""
+        m = self.machine
+        real = getattr(value, "real", None)
+        if real is not None and isinstance(value, FunctionValue) and is_native(real):
+            return real
+
+        def callback(*args: Any, **kwargs: Any) -> Any:
+            made = m.call(value, [m.lifted(a) for a in args],
+                          {k: m.lifted(v) for k, v in kwargs.items()})
+            return m.lowered(made)
+        return callback
+
+
+class TensorMachine(Machine):
+    """The machine over tensors; its graph is `tracer`'s."""
+
+    def __init__(self, halt: int = -1, flat: frozenset[int] = frozenset()) -> None:
+        super().__init__(halt)
+        self.tracer = CaptureTracer(self, flat)
+        self.lower = Lower(self)
+        self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
+        self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native})
+
+    # -- what is native
+
+    def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
+        real = function.real
+        if real is not None and is_native(real):
+            return self.call_native(real, args, kwargs)
+        return super().inline(function, args, kwargs)
+
+    def call_class(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
+        if is_native_module(cls.real.__module__) or issubclass(cls.real, Tensor):
+            if cls.real not in self.fresh_classes:
+                return self.call_native(cls.real, args, kwargs)
+        return super().call_class(cls, args, kwargs)
+
+    def native(self, function: Known, args: Args, kwargs: Kwargs) -> Value:
+        real = function.real
+        if is_native_module(getattr(real, "__module__", None)):
+            return self.call_native(real, args, kwargs)
+        return super().native(function, args, kwargs)
+
+    def call_native(self, function: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """Runs framework code for real; what it raises is the program's exception."""
+        reals = [self.lowered(a) for a in args]
+        named = {k: self.lowered(v) for k, v in kwargs.items()}
+        return self.lifted(self.native_op(function, *reals, **named))
+
+    def lowered(self, value: Value) -> Any:
+        return self.lower(value)
+
+    def lifted(self, real: Any) -> Value:
+        """What native code returned, as a value."""
+        if isinstance(real, Tensor):
+            return self.tensor_value(real)
+        kind = type(real)
+        if kind in CONSTANT_SET:
+            return Const(real)
+        if isinstance(real, SymNumber):
+            return NumberValue(real)
+        if isinstance(real, tuple):
+            return TupleValue(kind, [self.lifted(x) for x in real])
+        if kind is list:
+            return ListValue(list, [self.lifted(x) for x in real])
+        if kind is dict:
+            return self.dict_value({k: self.lifted(v) for k, v in real.items()})
+        if isinstance(real, type):
+            return self.wrap(real, None)
+        found = self.known.get(id(real))
+        if found is None:
+            found = self.known[id(real)] = NativeValue(real)
+            self.kept.append(real)
+        return found
+
+    def tensor_value(self, t: Tensor) -> TensorValue:
+        """The value of a twin; a tensor from outside that native code found is taken by identity."""
+        trace = t._storage.trace
+        if trace is None or trace.tracer is not self.tracer:
+            made = self.wrap(t, self.tracer.sources.get(id(t)) or const(t, "a tensor"))
+            assert isinstance(made, TensorValue)
+            return made
+        found = self.tensors.get(id(t))
+        if found is None:
+            real = self.tracer.reals.get(id(t))
+            source = self.tracer.sources.get(id(real)) if real is not None else None
+            found = self.tensors[id(t)] = TensorValue(t, real, source)
+            self.kept.append(t)
+        return found
+
+    # -- attributes
+
+    def lookup(self, cls: Any, name: str) -> Value | None:
+        if issubclass(cls, Tensor) and (cls, name) not in self.lookups:
+            hasattr(cls, name)  # generated methods come into being at their first use
+        return super().lookup(cls, name)
+
+    def guard_class(self, cls: Any, name: str, owner: Any) -> None:
+        if not is_native_module(cls.__module__) and not (owner is not None and is_native_module(
+                owner.__module__)):
+            super().guard_class(cls, name, owner)
+
+    def getattr(self, value: Value, name: str) -> Value:
+        value = value.force(self)
+        if isinstance(value, NativeValue):
+            return self.lifted(self.native_op(getattr, value.real, name))
+        return super().getattr(value, name)
+
+    def setattr(self, value: Value, name: str, new: Value | None) -> None:
+        value = value.force(self)
+        if isinstance(value, NativeValue) and new is not None:
+            self.native_op(setattr, value.real, name, self.lowered(new))
+            return
+        super().setattr(value, name, new)
+
+    def read_opaque(self, descriptor: Any, obj: Value) -> Value:
+        if isinstance(obj, TensorValue | NativeValue):
+            real = obj.twin if isinstance(obj, TensorValue) else obj.real
+            return self.lifted(self.native_op(descriptor.__get__, real))
+        return super().read_opaque(descriptor, obj)
+
+    def native_method(self, function: Known, obj: Value, args: Args, kwargs: Kwargs) -> Value:
+        if isinstance(obj, NativeValue):
+            return self.call_native(function.real, args, kwargs)
+        return super().native_method(function, obj, args, kwargs)
+
+    # -- numbers
+
+    def number(self, real: Any, source: Source) -> Value:
+        if is_input(source):
+            category = 2 if type(real) is float else 1
+            return NumberValue(self.tracer.number(source, source.name(), category, real), source)
+        return super().number(real, source)
+
+    def binary(self, symbol: str, left: Value, right: Value, shown: str = "") -> Value:
+        left, right = left.force(self), right.force(self)
+        if isinstance(left, NumberValue) or isinstance(right, NumberValue):
+            made = self.number_op(symbol, left, right)
+            if made is not None:
+                return made
+        return super().binary(symbol, left, right, shown)
+
+    def compare(self, symbol: str, left: Value, right: Value) -> Value:
+        left, right = left.force(self), right.force(self)
+        if isinstance(left, NumberValue) or isinstance(right, NumberValue):
+            made = self.number_op(symbol, left, right)
+            if made is not None:
+                return made
+        return super().compare(symbol, left, right)
+
+    def unary(self, symbol: str, value: Value) -> Value:
+        value = value.force(self)
+        if isinstance(value, NumberValue) and symbol in ("-", "+"):
+            return NumberValue(value.number * -1) if symbol == "-" else value
+        return super().unary(symbol, value)
+
+    def number_op(self, symbol: str, left: Value, right: Value) -> Value | None:
+        """Arithmetic and comparison where both sides are numbers."""
+        sides = []
+        for v in (left, right):
+            if isinstance(v, NumberValue):
+                sides.append(v.number)
+            elif isinstance(v, Const) and type(v.value) in (int, float, bool):
+                sides.append(v.value)
+            else:
+                return None
+        from lehr.compiler.capture.operation import BINARY, COMPARE
+        row: Any = BINARY.get(symbol) or COMPARE.get(symbol)
+        return self.lifted(self.native_op(row[0], *sides))
+
+    def truth(self, value: Value) -> bool:
+        value = value.force(self)
+        if isinstance(value, NumberValue):
+            return bool(value.number)
+        if isinstance(value, NativeValue):
+            return bool(value.real)
+        return super().truth(value)
+
+
+def is_input(source: Source) -> bool:
+    """Numbers in an optimizer's `param_groups` are inputs of the graph."""
+    step: Source | None = source
+    while step is not None:
+        if step.kind in ("attr", "item", "entry") and step.key == "param_groups":
+            return True
+        step = step.base
+    return False
+
+
+def make_tensor(m: Any, real: Tensor, source: Source | None) -> Value:
+    trace = real._storage.trace
+    if trace is not None and trace.tracer is m.tracer:
+        return m.tensor_value(real)  # type: ignore[no-any-return]
+    source = source or const(real, "a tensor")
+    m.tracer.sources.setdefault(id(real), source)
+    twin = m.tracer.twin(real)
+    made = TensorValue(twin, real, source)
+    m.tensors[id(twin)] = made
+    return made
+
+
+def make_native(m: Any, real: Any, source: Source | None) -> Value:
+    m.guard(source, "is", real)
+    return NativeValue(real, source)
+
+
+class CaptureTracer(Tracer):
+    """The tracer of a machine: it knows where tensors came from, and asks for their guards."""
+
+    def __init__(self, machine: TensorMachine, flat: frozenset[int]) -> None:
+        super().__init__("captured", self.name_of, self.line, flat)
+        self.machine = machine
+        self.sources: dict[int, Source] = {}
+        self.first: dict[int, Source] = {}          # id of a storage -> source of its first tensor
+
+    def name_of(self, t: Tensor) -> str:
+        source = self.sources.get(id(t))
+        return "tensor" if source is None else source.name().replace("self.", "", 1)
+
+    def twin(self, t: Tensor) -> Tensor:
+        found = self.twins.get(id(t))
+        if found is not None:
+            return found
+        source = self.sources.get(id(t))
+        if source is None:
+            source = self.sources[id(t)] = const(t, "a tensor")
+        if has_grad(t):
+            grad = t._meta.grad  # type: ignore[union-attr]
+            self.sources.setdefault(id(grad), source.attr("grad"))
+        guard = self.machine.guard
+        guard(source, "tensor", fact_of(t))
+        seen = self.first.get(id(t._storage))
+        if seen is None:
+            self.first[id(t._storage)] = source
+        elif seen != source:
+            guard(source, "storage", seen)
+        return super().twin(t)
+
+    def line(self) -> Location | None:
+        """The innermost line that is the user's, not lehr's own."""
+        frame: Frame | None = self.machine.frame
+        while frame is not None and "/lehr/" in frame.code.co_filename and frame.back is not None:
+            frame = frame.back
+        if frame is None:
+            return None
+        return Location(frame.code.co_filename, frame.line or 0)
+
+    def specialise(self, key: Any, value: Any) -> None:
+        self.machine.guard(key, "equals", value)
+
+    def concretize(self, what: str, value: Any) -> Any:
+        return self.machine.stop("data-dependent", f"{what}()")
+
+
+def enter(tracer: Tracer) -> dict[str, Any]:
+    """Puts a tracer in force; returns the modes to give to `leave`."""
+    held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly")}
+    STATE.tracer = tracer
+    return held
+
+
+def leave(held: dict[str, Any]) -> dict[str, Any]:
+    """Restores the modes; returns those that the captured program left behind."""
+    after = {k: getattr(STATE, k) for k in held if k != "tracer"}
+    for k, v in held.items():
+        setattr(STATE, k, v)
+    return after
