@@ -210,7 +210,7 @@ def _trunc(np, x, y):
 class floor_divide:
     """Floor of the quotient; integers stay integers, and their division by zero is an error."""
 
-    kind, rule, where = POINTWISE, rule.binary, EVERYWHERE
+    kind, rule, where = POINTWISE, rule.numeric("floor_divide"), EVERYWHERE
     c, triton = "lehr_floor_divide_{t}({input}, {other})", "lehr_floor_divide({input}, {other})"
     eager, vjp, dtypes, samples = _floor, _flat, "int float half", _division
 
@@ -219,7 +219,7 @@ class floor_divide:
 class trunc_divide:
     """The quotient rounded toward zero (`div` with rounding_mode="trunc")."""
 
-    kind, rule, where = POINTWISE, rule.binary, ""
+    kind, rule, where = POINTWISE, rule.numeric("trunc_divide"), ""
     c, triton = "lehr_trunc_divide_{t}({input}, {other})", "lehr_trunc_divide({input}, {other})"
     eager, vjp, dtypes, samples = _trunc, _flat, "int float half", _division
 
@@ -228,7 +228,7 @@ class trunc_divide:
 class remainder:
     """Remainder with the sign of the divisor (Python's %)."""
 
-    kind, rule, where = POINTWISE, rule.binary, EVERYWHERE
+    kind, rule, where = POINTWISE, rule.numeric("remainder"), EVERYWHERE
     c, triton = "lehr_remainder_{t}({input}, {other})", "lehr_remainder({input}, {other})"
     dtypes, samples = "int float half", _division
 
@@ -243,7 +243,7 @@ class remainder:
 class fmod:
     """Remainder with the sign of the dividend (C's fmod)."""
 
-    kind, rule, where = POINTWISE, rule.binary, EVERYWHERE
+    kind, rule, where = POINTWISE, rule.numeric("fmod"), EVERYWHERE
     c, triton = "lehr_fmod_{t}({input}, {other})", "lehr_fmod({input}, {other})"
     dtypes, samples = "int float half", _division
 
@@ -287,7 +287,7 @@ class abs:
     dtypes = "int float half"
 
     def rule(x):
-        return Spec(tuple(x.shape), x.dtype.to_real(), x.device, x.dtype)
+        return rule.numeric("abs")(x)._replace(dtype=x.dtype.to_real())
 
     def eager(np, x):
         return np.abs(x)

@@ -8,11 +8,11 @@ from lehr.ops.registry import EVERYWHERE, POINTWISE, op
 from lehr.ops.rule import Spec
 
 
-def _bits(name):
-    """`rule.binary` of integers and bool."""
+def _bits(name, least=dt.BOOL):
+    """`rule.binary` of integers, and of bool where `least` allows."""
     def typed(x, y=None) -> Spec:
         spec = rule.elementwise([v for v in (x, y) if v is not None])
-        if spec.dtype.category > dt.INT:
+        if not least <= spec.dtype.category <= dt.INT:
             raise NotImplementedError(f'"{name}" not implemented for {rule.label(spec.dtype)}')
         return spec
     return typed
@@ -92,7 +92,7 @@ class bitwise_left_shift:
     """input * 2**other in wrapping arithmetic; 0 where the shift is negative or at least the
     width."""
 
-    kind, rule, where, nondiff = POINTWISE, _bits("bitwise_left_shift"), EVERYWHERE, True
+    kind, rule, where, nondiff = POINTWISE, _bits("bitwise_left_shift", dt.INT), EVERYWHERE, True
     c, triton = "lehr_shl_{t}({input}, {other})", "lehr_shl({input}, {other})"
     dtypes, samples = "int", _shifts
 
@@ -106,7 +106,7 @@ class bitwise_left_shift:
 class bitwise_right_shift:
     """floor(input / 2**other); a negative or too large shift leaves the sign: 0 or -1."""
 
-    kind, rule, where, nondiff = POINTWISE, _bits("bitwise_right_shift"), EVERYWHERE, True
+    kind, rule, where, nondiff = POINTWISE, _bits("bitwise_right_shift", dt.INT), EVERYWHERE, True
     c, triton = "lehr_shr_{t}({input}, {other})", "lehr_shr({input}, {other})"
     dtypes, samples = "int", _shifts
 
@@ -161,7 +161,7 @@ class logical_not:
 class gcd:
     """Greatest common divisor, never negative; gcd(0, 0) = 0."""
 
-    kind, rule, where, nondiff = POINTWISE, _bits("gcd"), EVERYWHERE, True
+    kind, rule, where, nondiff = POINTWISE, _bits("gcd", dt.INT), EVERYWHERE, True
     c, triton = "lehr_gcd_{t}({input}, {other})", "lehr_gcd({input}, {other})"
     dtypes, samples = "int", sample.binary(low=0, high=30)
 
@@ -173,7 +173,7 @@ class gcd:
 class lcm:
     """Least common multiple, never negative."""
 
-    kind, rule, where, nondiff = POINTWISE, _bits("lcm"), EVERYWHERE, True
+    kind, rule, where, nondiff = POINTWISE, _bits("lcm", dt.INT), EVERYWHERE, True
     dtypes, samples = "int", sample.binary(low=0, high=10)
 
     def eager(np, x, y):

@@ -247,7 +247,7 @@ def _power_of_base(F, g, base, exponent):
 
 
 def _power_of_exponent(F, g, base, exponent):
-    # The power is computed again rather than saved: most exponents are numbers and want no gradient.
+    # The power is computed again, not saved: most exponents are numbers and want no gradient.
     if not rule.is_tensor(base):
         base = F.full((), base, dtype=g.dtype, device=g.device)
     # 0 ** e is flat in e wherever it is defined.

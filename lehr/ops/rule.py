@@ -170,6 +170,16 @@ def float_unary(x: Any, *rest: Any) -> Spec:
     return Spec(tuple(x.shape), compute, x.device, compute)
 
 
+def numeric(name: str, least: int = dt.INT) -> Callable[..., Spec]:
+    """`binary` (or `unary`) of op `name`, for operands of category `least` and above."""
+    def typed(*operands: Any) -> Spec:
+        spec = elementwise(operands)
+        if spec.dtype.category < least:
+            raise NotImplementedError(f'"{name}" not implemented for {label(spec.dtype)}')
+        return spec
+    return typed
+
+
 def to_bool(dtype: DType) -> DType:
     return dt.bool_
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from lehr.base import dtype as dt
 from lehr.ops import rule, sample
 from lehr.ops.registry import EVERYWHERE, POINTWISE, op
 
@@ -182,7 +183,7 @@ class atan2:
 class hypot:
     """sqrt(input**2 + other**2), without overflow on the way."""
 
-    kind, rule, where = POINTWISE, rule.binary, EVERYWHERE
+    kind, rule, where = POINTWISE, rule.numeric("hypot", dt.FLOAT), EVERYWHERE
     c, triton = "lehr_hypot_{t}({input}, {other})", "lehr_hypot({input}, {other})"
     dtypes, samples = "float half", sample.binary()
 
