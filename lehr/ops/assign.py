@@ -210,14 +210,18 @@ class index_fill:
 
     def vjp(F: Any, g: Any, out: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
         def of_value() -> Any:
-            return F.sum(F.index_select(g, dim, index))
+            place = dim_of(dim, len(x.shape))
+            line = (x.shape[place],) if x.shape else (1,)
+            hit = F.gt(F.index_fill(zeros_of(F, line, g), 0, index, 1), 0)
+            hit = F.reshape(hit, put((1,) * len(x.shape), place, -1) if x.shape else ())
+            return F.sum(F.where(hit, g, zeros_of(F, (), g)))
         own = lambda: F.index_fill(g, dim, index, 0)
         return (own, None, of_value if rule.is_tensor(value) else None)
 
     def samples(s: Any) -> Any:
         yield s(s.any(3, 4), 0, s.i(2, low=-3, high=3), 1)
         yield s(s.any(3, 4), -1, s.i(high=4), 2.5)
-        yield s(s.any(3, 4), 1, s.i(2, high=4), s.any())
+        yield s(s.any(3, 4), 1, s.i(9, high=4), s.any())
         yield s(s.any(), 0, s.i(1, high=1), 1)
         yield s(s.any(3), 0, s.i(0), 1)
         yield s.raises(IndexError, s.any(3), 0, s.i(1, low=3, high=4), 1)
@@ -314,11 +318,35 @@ class put_op:
         yield s.raises(RuntimeError, s.any(3), s.i(1, dtype=dt.int32), s.any(1))
 
 
+MASKS = (dt.bool_, dt.uint8)
+
+
+def is_mask(index: Any) -> bool:
+    return index is not None and index.dtype in MASKS
+
+
+def _check_masks(shape: tuple[Any, ...], indices: Any) -> None:
+    """IndexError where a mask does not have the sizes of the dimensions that it stands for."""
+    at = 0
+    for i in indices:
+        count = len(i.shape) if is_mask(i) else 1
+        if at + count > len(shape):
+            raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+        if is_mask(i) and not all(map(same, i.shape, shape[at:at + count])):
+            raise IndexError(f"The shape of the mask {list(i.shape)} at index 0 does not match the "
+                             f"shape of the indexed tensor {list(shape)} at index {at}")
+        at += count
+
+
 def _index_put_rule(x: Any, indices: Any, values: Any, accumulate: bool) -> Spec:
     if values.dtype is not x.dtype:
         raise RuntimeError("Index put requires the source and destination dtypes match, got "
                            f"{LABELS[x.dtype.name]} for the destination and "
                            f"{LABELS[values.dtype.name]} for the source.")
+    if any(map(is_mask, indices)):
+        _check_masks(tuple(x.shape), indices)
+        device_of((x, values, *(i for i in indices if i is not None)))
+        return like(x, x.shape)
     want = Place(tuple(x.shape), indices).result(tuple(x.shape))
     try:
         made = broadcast(tuple(values.shape), want)
@@ -334,12 +362,18 @@ def _index_put_rule(x: Any, indices: Any, values: Any, accumulate: bool) -> Spec
 @op("index_put(input: Tensor, indices: list[Tensor | None], values: Tensor, "
     "accumulate: bool = False) -> Tensor")
 class index_put:
-    """A copy of `input` with `values`, broadcast, stored at (or added to) `input[indices]`."""
+    """A copy of `input` with `values`, broadcast, stored at (or added to) `input[indices]`.
+
+    An index may be a mask over as many dimensions as it has; one mask and values that are the same
+    for all its elements need no count of them.
+    """
 
     kind, rule, where = INDEX, _index_put_rule, "function method inplace"
     layout = layout.preserved
 
     def eager(np: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+        if any(i is not None and i.dtype in (bool, np.uint8) for i in indices):
+            return _put_masked(np, x, indices, values, accumulate)
         out, at = np.array(x, order="C"), numpy_indices(np, x.shape, indices)
         if not accumulate:
             out[at] = values
@@ -352,6 +386,14 @@ class index_put:
         return out
 
     def decomp(F: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+        if any(map(is_mask, indices)):
+            made = _uniform(F, x, indices, values)
+            if made is None:
+                return F.index_put_masked(x, indices, values, accumulate)
+            mask, value = made
+            if accumulate:
+                return F.add(x, F.where(mask, value, zeros_of(F, (), x)))
+            return F.where(mask, value, x)
         return (in_float32(F, "index_put", x, indices, values, accumulate) if accumulate
                 else NotImplemented)
 
@@ -362,10 +404,20 @@ class index_put:
                          "add" if accumulate else "set")
 
     def vjp(F: Any, g: Any, out: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+        def of_values() -> Any:
+            if not any(map(is_mask, indices)):
+                return F.index(g, indices)
+            made = _uniform(F, g, indices, values)
+            if made is None:
+                return F.index_put_gradient(g, indices, values.shape)
+            part, dims = F.where(made[0], g, zeros_of(F, (), g)), _covered_dims(indices)
+            shape = (*g.shape[:dims[0]], 1, *g.shape[dims[-1] + 1:])
+            return F.reshape(F.sum(part, dims, True), shape)
         zeros = lambda: F.index_put(g, indices, zeros_of(F, (), g))
-        return g if accumulate else zeros, None, lambda: F.index(g, indices)
+        return g if accumulate else zeros, None, of_values
 
     def samples(s: Any) -> Any:
+        yield from _mask_samples(s)
         yield s(s.any(5, 4), [s.i(2, low=0, high=5, unique=True)], s.any(2, 4))
         whole = s(s.any(3, 4), [None, s.i(2, low=-4, high=-2, unique=True)], s.any(2))
         yield whole._replace(parity=False)  # torch's function takes no None
@@ -378,3 +430,119 @@ class index_put:
                     True)._replace(parity=False)
         yield s.raises(IndexError, s.any(3, 4), [s.i(1, low=3, high=4)], s.any())
         yield s.raises(RuntimeError, s.any(3, 4), [s.i(1)], s.any(3), match="cannot be broadcast")
+
+
+def _covered_dims(indices: Any) -> tuple[int, ...]:
+    """The dimensions under the only index that is no None."""
+    start = next(d for d, i in enumerate(indices) if i is not None)
+    return tuple(range(start, start + len(indices[start].shape)))
+
+
+def _uniform(F: Any, x: Any, indices: Any, values: Any) -> tuple[Any, Any] | None:
+    """(mask, values) broadcastable to `x` where one mask is the only index and the values do not
+    differ among its elements; else None."""
+    given = [i for i in indices if i is not None]
+    if len(given) != 1 or not len(given[0].shape):
+        return None
+    dims = _covered_dims(indices)
+    after = len(x.shape) - dims[-1] - 1
+    shape = (1,) * (dims[0] + 1 + after - len(values.shape)) + tuple(values.shape)
+    if len(shape) != dims[0] + 1 + after or not (isinstance(shape[dims[0]], int)
+                                                and shape[dims[0]] == 1):
+        return None
+    spread = (*shape[:dims[0]], *(1,) * len(dims), *shape[dims[0] + 1:])
+    mask = F.reshape(F.to_dtype(given[0], dt.bool_), (*given[0].shape, *(1,) * after))
+    return mask, F.reshape(values, spread)
+
+
+def _numpy_places(np: Any, shape: Any, indices: Any) -> tuple[Any, ...]:
+    """Indices, masks among them, for numpy, whose advanced indexing has the same rules."""
+    places, at = [], 0
+    for i in indices:
+        mask = i is not None and i.dtype in (bool, np.uint8)
+        if mask:
+            i = i.astype(bool)
+        elif i is not None:
+            check_range(np, i, shape[at], IndexError, outside(at), wrap=True)
+        places.append(slice(None) if i is None else i)
+        at += i.ndim if mask else 1
+    return tuple(places)
+
+
+def _put_masked(np: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+    out, at = np.array(x, order="C"), _numpy_places(np, x.shape, indices)
+    want = out[at].shape
+    try:
+        np.broadcast_to(values, want)
+    except ValueError:
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(values.shape)} cannot be "
+                           f"broadcast to indexing result of shape {list(want)}") from None
+    if accumulate:
+        np.add.at(out, at, values)
+    else:
+        out[at] = values
+    return out
+
+
+def _mask_samples(s: Any) -> Any:
+    yield s(s.any(3, 4), [s.b(3, 4)], s.any())
+    yield s(s.any(3, 4), [s.b(3)], s.any(4))
+    yield s(s.any(3, 4, 2), [s.b(3, 4)], s.any(1, 2))
+    yield s(s.any(5), [np_mask(5, 3)], s.any(3))
+    yield s(s.any(4, 5), [np_mask(4, 2), s.i(2, high=5)], s.any(2))
+    yield s(s.any(3, 5), [None, np_mask(5, 3)], s.any(3, 1))._replace(parity=False)
+    yield s(s.any(3, 5, 2), [None, s.b(5, 2)], s.any(3, 1))._replace(parity=False)
+    if s.dtype is not dt.bool_:
+        yield s(s.any(3, 4), [s.b(3)], s.any(4), True)
+        yield s(s.any(5), [np_mask(5, 3)], s.any(3), True)
+    yield s.raises(IndexError, s.any(3, 4), [s.b(4)], s.any(), match="shape of the mask")
+    yield s.raises(RuntimeError, s.any(5), [np_mask(5, 3)], s.any(2), match="cannot be broadcast")
+
+
+def np_mask(size: int, count: int) -> Any:
+    """A mask with so many true elements, the odd places first."""
+    mask = execute.np.zeros(size, bool)
+    mask[execute.np.r_[1:size:2, 0:size:2][:count]] = True
+    return mask
+
+
+@op("index_put_masked(input: Tensor, indices: list[Tensor | None], values: Tensor, "
+    "accumulate: bool = False) -> Tensor")
+class index_put_masked:
+    """`index_put` at masks whose number of true elements matters."""
+
+    kind, rule, where, host = INDEX, _index_put_rule, "", True
+    layout, samples = layout.preserved, _mask_samples
+
+    def eager(np: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+        return _put_masked(np, x, indices, values, accumulate)
+
+    vjp = index_put.vjp
+
+
+@op("index_put_gradient(grad: Tensor, indices: list[Tensor | None], size: list[int]) -> Tensor")
+class index_put_gradient:
+    """The gradient of the values of `index_put` at masks: `grad[indices]` summed to `size`."""
+
+    kind, where, host = INDEX, "", True
+
+    def rule(g: Any, indices: Any, size: Any) -> Spec:
+        _check_masks(tuple(g.shape), indices)
+        return like(g, size)
+
+    def eager(np: Any, g: Any, indices: Any, size: Any) -> Any:
+        part = g[_numpy_places(np, g.shape, indices)]
+        part = part.sum(tuple(range(part.ndim - len(size))))
+        kept = tuple(d for d, (n, m) in enumerate(zip(size, part.shape, strict=True)) if n != m)
+        return part.sum(kept, keepdims=True)
+
+    def vjp(F: Any, gg: Any, out: Any, g: Any, indices: Any, size: Any) -> Any:
+        zeros = zeros_of(F, tuple(g.shape), gg)
+        return (lambda: F.index_put(zeros, indices, gg)), None
+
+    def samples(s: Any) -> Any:
+        yield s(s.f(5), [np_mask(5, 3)], (3,))
+        yield s(s.f(4, 5), [np_mask(4, 2), s.i(2, high=5)], (2,))
+        yield s(s.f(3, 5), [None, np_mask(5, 3)], (3, 1))
+
+    dtypes = "float"

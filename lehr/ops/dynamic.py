@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from lehr.base import dtype as dt
+from lehr.base.device import CPU, Device
 from lehr.ops import rule
 from lehr.ops.index import zeros_of
 from lehr.ops.registry import COMPOSITE, CREATE, INDEX, op
@@ -287,8 +288,11 @@ class histogram:
         return like(x, (bins,)), like(x, (bins + 1,))
 
     def eager(np: Any, x: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
-        if range is None and not isinstance(bins, np.ndarray):
-            range = _span(np, x, 0.0, 0.0)
+        if not isinstance(bins, np.ndarray):
+            low, high = range or ((float(x.min()), float(x.max())) if x.size else (0.0, 1.0))
+            if low > high or not (np.isfinite(low) and np.isfinite(high)):
+                raise RuntimeError(f"torch.histogram(): range [{low}, {high}] is not one")
+            range = (low - 0.5, high + 0.5) if low == high else (low, high)
         weight = None if weight is None else weight.reshape(-1)
         return np.histogram(x.reshape(-1), bins, range, density, weight)
 
@@ -380,7 +384,7 @@ def _triangle(name: str, lower: bool) -> None:
                 raise RuntimeError(f"{word} must be non-negative, got {n}")
         below = sum(min(max(r + offset + (1 if lower else 0), 0), col) for r in range(row))
         count = below if lower else row * col - below
-        return Spec((2, count), dtype or dt.int64, rule.CPU if device is None else device)
+        return Spec((2, count), dtype or dt.int64, CPU if device is None else Device(device))
 
     def eager(np: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Any:
         return places(np, row, col, offset)

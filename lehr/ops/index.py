@@ -110,10 +110,10 @@ def check_smaller(name: str, index: Shape, shape: Shape, dim: int) -> None:
 
 
 def _gather_rule(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Spec:
-    check_index("gather", index)
     place = dim_of(dim, len(x.shape))
     empty = any(isinstance(n, int) and n == 0 for n in index.shape)
     if not empty:
+        check_index("gather", index)
         if max(len(index.shape), 1) != max(len(x.shape), 1):
             raise RuntimeError("Index tensor must have the same number of dimensions as input "
                                f"tensor, but got {len(index.shape)} and {len(x.shape)}")

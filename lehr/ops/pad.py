@@ -135,19 +135,30 @@ def _places(np: Any, n: int, before: int, after: int, mode: str) -> Any:
 
 @op("pad_around(input: Tensor, pad: list[int], mode: str) -> Tensor")
 class pad_around:
-    """Padding from the tensor's own elements: mode "reflect", "replicate" or "circular"."""
+    """Padding from the tensor's own elements: mode "reflect", "replicate" or "circular". Negative
+    widths cut off; what is left repeats in mode "circular"."""
 
     kind, where, exact = VIEW, "", True
+
+    def decomp(F: Any, x: Any, pad: Any, mode: str) -> Any:
+        if mode != "circular" or not any(isinstance(n, int) and n < 0 for n in pad):
+            return NotImplemented
+        return F.pad_around(F.constant_pad_nd(x, [min(n, 0) for n in pad]),
+                            [max(n, 0) for n in pad], mode)
 
     def rule(x: Any, pad: Any, mode: str) -> Spec:
         return like(x, _checked(x, pad, mode))
 
     def eager(np: Any, x: Any, pad: Any, mode: str) -> Any:
         out = x
+        if mode == "circular":
+            widths = pairs([min(n, 0) for n in pad], x.ndim)
+            out = x[tuple(_ends(n, *p)[1] for n, p in zip(x.shape, widths, strict=True))]
+            pad = [max(n, 0) for n in pad]
         for d, (a, b) in enumerate(pairs(pad, x.ndim)):
             if (a, b) != (0, 0):
-                out = out.take(_places(np, x.shape[d], a, b, mode), d)
-        return out.copy() if out is x else out
+                out = out.take(_places(np, out.shape[d], a, b, mode), d)
+        return out if out.flags.owndata and out is not x else out.copy()
 
     def lower(L: Any, idx: Any, x: Any, pad: Any, mode: str) -> Any:
         at = PLACES[mode][0]
@@ -155,14 +166,18 @@ class pad_around:
                              zip(idx, x.shape, pairs(pad, len(idx)), strict=True)))
 
     def vjp(F: Any, g: Any, out: Any, x: Any, pad: Any, mode: str) -> Any:
-        at = PLACES[mode][1]
-        for d, (n, (a, b)) in enumerate(zip(x.shape, pairs(pad, len(x.shape)), strict=True)):
+        at, ndim, cut = PLACES[mode][1], len(x.shape), (0,) * len(pad)
+        if mode == "circular":
+            cut = tuple(min(n, 0) if isinstance(n, int) else 0 for n in pad)
+            pad = tuple(n if c == 0 else 0 for n, c in zip(pad, cut, strict=True))
+        kept = [n + a + b for n, (a, b) in zip(x.shape, pairs(cut, ndim), strict=True)]
+        for d, (n, (a, b)) in enumerate(zip(kept, pairs(pad, ndim), strict=True)):
             if (a, b) == (0, 0):
                 continue
             index = at(F, F.arange(n + a + b, device=g.device) - a, n)
             zeros = F.full(put(g.shape, d, n), 0, dtype=g.dtype, device=g.device)
             g = F.index_add(zeros, d, index, g)
-        return g
+        return F.constant_pad_nd(g, [-n for n in cut]) if any(cut) else g
 
     def samples(s: Any) -> Any:
         for mode in PLACES:
@@ -206,6 +221,8 @@ class nn_pad:
         yield s(s.f(1, 3, 4, 5), (1, 2, 2, 0), "replicate")
         yield s(s.f(2, 3, 3, 3), (1, 1, 0, 2, 1, 0), "circular")
         yield s(s.f(2, 3, 4, 5), (-1, 2), value=1.5)
+        yield s(s.f(2, 3, 4, 5), (-1, 2, 1, -2), "circular")
+        yield s(s.f(2, 3, 4, 5), (-1, 2, 1, -2), "reflect")
         yield s.raises(NotImplementedError, s.f(2, 3), (1, 1), "mirror")
         yield s.raises(RuntimeError, s.f(2, 3), (3, 1), "reflect")
         yield s.raises(RuntimeError, s.f(2, 3), (1, 1), "reflect", 1.0)

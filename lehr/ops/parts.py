@@ -107,12 +107,12 @@ def chunk(F: Any, input: Any, chunks: int, dim: int = 0) -> Parts:
     return split(F, input, step, place)
 
 
-@part("{}")
+@part(*BOTH)
 def unsafe_chunk(F: Any, input: Any, chunks: int, dim: int = 0) -> Parts:
     return chunk(F, input, chunks, dim)
 
 
-@part("{}")
+@part(*BOTH)
 def unsafe_split(F: Any, tensor: Any, split_size: Any, dim: int = 0) -> Parts:
     return split(F, tensor, split_size, dim)
 
@@ -176,6 +176,41 @@ def unbind(F: Any, input: Any, dim: int = 0) -> Parts:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     place = dim_of(dim, len(input.shape))
     return tuple(F.select(input, place, i) for i in steps(input.shape[place], 1))
+
+
+@part(*BOTH)
+def narrow(F: Any, input: Any, dim: int, start: Any, length: Size) -> Any:
+    """A view of `length` indices of `dim` from `start` on, a number or a 0-d integer tensor."""
+    if rule.is_tensor(start):
+        if len(start.shape) or start.dtype.category != dt.INT:
+            raise RuntimeError("start must be an 0-dim integral Tensor.")
+        start = int(start)
+    return F.narrow(input, dim, start, length)
+
+
+@part("nn.functional.{}")
+def embedding(F: Any, input: Any, weight: Any, padding_idx: int | None = None,
+              max_norm: float | None = None, norm_type: float = 2.0,
+              scale_grad_by_freq: bool = False, sparse: bool = False) -> Any:
+    """Rows of `weight` at `input`; `max_norm` first scales rows of `weight` down, in place."""
+    if max_norm is not None:
+        plain = weight.detach()
+        plain.copy_(F.embedding_renorm(plain, input, max_norm, norm_type))
+    return F.embedding(input, weight, padding_idx, None, norm_type, scale_grad_by_freq, sparse)
+
+
+@part("nn.functional.{}")
+def embedding_bag(F: Any, input: Any, weight: Any, offsets: Any = None,
+                  max_norm: float | None = None, norm_type: float = 2.0,
+                  scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+                  per_sample_weights: Any = None, include_last_offset: bool = False,
+                  padding_idx: int | None = None) -> Any:
+    """Rows of `weight` at `input` combined in bags; `max_norm` as in `embedding`."""
+    if max_norm is not None:
+        plain = weight.detach()
+        plain.copy_(F.embedding_renorm(plain, input, max_norm, norm_type))
+    return F.embedding_bag(input, weight, offsets, None, norm_type, scale_grad_by_freq, mode,
+                           sparse, per_sample_weights, include_last_offset, padding_idx)
 
 
 @part("{}")
