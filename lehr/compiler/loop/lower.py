@@ -44,6 +44,7 @@ from lehr.compiler.loop.ir import (
 )
 from lehr.compiler.loop.settle import settle
 from lehr.compiler.loop.text import row_major
+from lehr.compiler.loop.verify import injective
 from lehr.ops.rule import dims_of
 
 Strides = tuple[Any, ...] | None
@@ -299,7 +300,12 @@ class _Lowering:
         k, axes = grid(made.extents)
         at = tuple(made.index(k))
         value = expr.cast(made.value(k), wide)
-        self.kernel(node.op.name, axes, Store(buffer, at, value, (), made.mode), self.lines[v])
+        data = any(f in self.L.binds for i in at for f in sym.free(i))
+        inner: tuple[Axis, ...] = ()
+        if made.mode == "set" and not data and not injective(
+                buffer, at, frozenset(a.var for a in axes)):
+            axes, inner = (), axes  # the last of equal places wins: one point runs them in order
+        self.kernel(node.op.name, axes, Store(buffer, at, value, inner, made.mode), self.lines[v])
         self.L.buffers[v] = buffer
         home = self.home.get(v)
         if home is not None and home is not buffer:

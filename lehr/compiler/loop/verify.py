@@ -253,7 +253,7 @@ class _Check:
         data = any(v in bound for i in s.idx for v in sym.free(i))
         if s.mode == "set" and not data:
             axes = scope - outer if s.buffer.role == "local" else scope
-            if not injective(s.buffer, s.idx, axes):
+            if outer and not injective(s.buffer, s.idx, axes):
                 raise LoopError(f"the store into {s.buffer} may write an element twice")
         elif s.buffer.role == "local" and s.mode != "set":
             raise LoopError(f"a combining store into the local {s.buffer}")
