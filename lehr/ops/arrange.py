@@ -102,6 +102,8 @@ def _shifts(shape: Shape, shifts: Any, dims: Any) -> list[tuple[int, int]]:
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, "
                            f"dims:{len(dims)}")
+    if not shape:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     return [(dim_of(d, len(shape)), n) for d, n in zip(dims, shifts, strict=True)]
 
 
@@ -158,6 +160,7 @@ class roll:
         yield s(s.any(), 1)
         yield s.raises(RuntimeError, s.any(3, 4), (1, 2), 0)
         yield s.raises(IndexError, s.any(3, 4), 1, 2)
+        yield s.raises(IndexError, s.any(), 1, 0)
 
 
 def _turn(ndim: int, k: int, dims: Sequence[int]) -> tuple[int, int]:

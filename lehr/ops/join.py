@@ -22,11 +22,18 @@ def is_legacy(x: Any) -> bool:
     return len(x.shape) == 1 and isinstance(x.shape[0], int) and x.shape[0] == 0
 
 
+def check_tensor(x: Any, place: int) -> None:
+    if not rule.is_tensor(x):
+        raise TypeError(f"expected Tensor as element {place} in argument 0, but got "
+                        f"{type(x).__name__}")
+
+
 def parts(tensors: Sequence[Any], dim: int) -> tuple[list[Any], int]:
     """The tensors that `cat` joins, and the dimension; errors where shapes differ elsewhere."""
     if not len(tensors):
-        raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for i, x in enumerate(tensors):
+        check_tensor(x, i)
         if not x.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     kept = [x for x in tensors if not is_legacy(x)]
@@ -125,6 +132,8 @@ class cat:
         yield s.raises(RuntimeError, [s.any(2, 3), s.any(3)], match="same number of dimensions")
         yield s.raises(RuntimeError, [s.any()], match="zero-dimensional")
         yield s.raises(IndexError, [s.any(2, 3), s.any(2, 3)], 2)
+        yield s.raises(ValueError, [])
+        yield s.raises(TypeError, [None, s.any(2)])
 
 
 def _numpy_dtype(tensors: Sequence[Any]) -> Any:
@@ -140,6 +149,7 @@ def _alike(name: str, tensors: Sequence[Any]) -> Any:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
     first = tensors[0]
     for i, x in enumerate(tensors):
+        check_tensor(x, i)
         if len(x.shape) != len(first.shape) or not all(map(same, x.shape, first.shape)):
             raise RuntimeError(f"{name} expects each tensor to be equal size, but got "
                                f"{list(first.shape)} at entry 0 and {list(x.shape)} at entry {i}")

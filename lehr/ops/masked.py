@@ -23,6 +23,9 @@ def _filled(x: Any, mask: Any, value: Any) -> Spec:
     if rule.is_tensor(value) and value.shape:
         raise RuntimeError("masked_fill_ only supports a 0-dimensional value tensor, but got "
                            f"tensor with {len(value.shape)} dimension(s).")
+    made = value.dtype.category if rule.is_tensor(value) else dt.category_of(value)
+    if made == dt.COMPLEX and x.dtype.category in (dt.INT, dt.FLOAT):
+        raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
     device_of((x, mask))
     return like(x, broadcast(tuple(x.shape), tuple(mask.shape)))
 
@@ -60,6 +63,8 @@ class masked_fill:
             yield s(s.any(3), s.b(3), float("-inf"))
         yield s.raises(RuntimeError, s.any(3), s.i(3), 1, match="boolean masks")
         yield s.raises(RuntimeError, s.any(3), s.b(3), s.any(1), match="0-dimensional")
+        if s.dtype is not dt.bool_:
+            yield s.raises(RuntimeError, s.any(3), s.b(3), 1j, match="without overflow")
 
 
 @op("masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor")

@@ -39,8 +39,9 @@ def is_empty(shape: Shape) -> bool:
 
 
 def _scatter_rule(name: str, x: Any, dim: int, index: Any, src: Any) -> Spec:
-    check_index(name, index)
     place = dim_of(dim, len(x.shape))
+    if not is_empty(tuple(index.shape)):
+        check_index(name, index)
     if rule.is_tensor(src) and src.dtype is not x.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype, but got "
                            f"{LABELS[x.dtype.name]} and {LABELS[src.dtype.name]}")
