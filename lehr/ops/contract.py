@@ -34,10 +34,10 @@ def _ranks(op_name: str, *operands: tuple[str, Any, int]) -> None:
                                f"{len(x.shape)}-D")
 
 
-def adjoint(F: Any, x: Any) -> Any:
-    """The conjugate transpose of the last two dimensions."""
-    flipped = F.transpose(x, -2, -1)
-    return F.conj(flipped) if x.dtype.is_complex else flipped
+def transposed(F: Any, x: Any) -> Any:
+    """The last two dimensions exchanged. Gradients of complex products are conjugated by the
+    caller."""
+    return F.transpose(x, -2, -1)
 
 
 def rows(F: Any, x: Any) -> Any:
@@ -66,7 +66,7 @@ def _left(F: Any, g: Any, b: Any, na: int) -> Any:
         m, k, n = g.shape[-2], b.shape[-2], numel(b.shape[:-2]) * b.shape[-1]
         return F.matmul(F.reshape(F.movedim(g, -2, 0), (m, n)),
                         F.reshape(F.transpose(b, -2, -1), (n, k)))
-    return F.matmul(g, adjoint(F, b))
+    return F.matmul(g, transposed(F, b))
 
 
 def _right(F: Any, g: Any, a: Any, nb: int) -> Any:
@@ -76,8 +76,8 @@ def _right(F: Any, g: Any, a: Any, nb: int) -> Any:
     if nb == 1:
         return F.matmul(F.reshape(g, (numel(g.shape),)), rows(F, a))
     if nb == 2 and a.ndim > 2:
-        return F.matmul(adjoint(F, rows(F, a)), rows(F, g))
-    return F.matmul(adjoint(F, a), g)
+        return F.matmul(transposed(F, rows(F, a)), rows(F, g))
+    return F.matmul(transposed(F, a), g)
 
 
 @op("matmul(input: Tensor, other: Tensor, *, out_dtype: dtype | None = None) -> Tensor")
@@ -488,7 +488,7 @@ class linear:
         def weight() -> Any:
             if nw == 1:
                 return F.matmul(F.reshape(g, (numel(g.shape),)), rows(F, x))
-            return F.matmul(adjoint(F, rows(F, g)), rows(F, x))
+            return F.matmul(transposed(F, rows(F, g)), rows(F, x))
         return (lambda: F.matmul(g, w) if nw == 2 else F.unsqueeze(g, -1) * w, weight, g)
 
     def samples(s: Any) -> Any:

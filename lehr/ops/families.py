@@ -41,6 +41,8 @@ FAMILIES = (
     "loss",
     "distance",
     "classify",
+    "linalg",
+    "factor",
     "reduce",
     "statistic",
     "softmax",
