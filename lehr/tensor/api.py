@@ -136,6 +136,12 @@ def _exact(name: str, op: Op, form: str) -> Maker:
                 f"    return _out(_op, {bound}, out)")
     else:
         body = f"    return {'_inplace' if form == 'inplace' else '_call'}(_op, {bound})"
+    if any(p.variadic for p in params):  # `*dims` may also come by name
+        passed = ", ".join(f"*{q}" if p.variadic else f"{q}={q}" if p.keyword else q
+                           for p, q in zip(params, parts, strict=True))
+        body = f"    if _more: return _named({passed}, **_more)\n{body}"
+        text += ", **_more"
+        space["_named"] = _several(name, [op], form)
     safe = name if name.isidentifier() else "op"
     exec(f"def {safe}({text}):\n{body}", space)
     return space[safe]  # type: ignore[no-any-return]
