@@ -279,9 +279,9 @@ def _filled(x: Any, dims: Sequence[Size]) -> tuple[Size, ...]:
     return (1,) * (len(x.shape) - len(dims)) + tuple(dims)
 
 
-def _interleaved(x: Any, repeats: Any, dim: Any) -> tuple[Shape, int]:
+def _interleaved(given: Shape, dim: Any) -> tuple[Shape, int]:
     """(shape of the tensor before the repetition, dimension) of `repeat_interleave`."""
-    shape = (numel(x.shape),) if dim is None else tuple(x.shape) or (1,)
+    shape = (numel(given),) if dim is None else tuple(given) or (1,)
     return shape, 0 if dim is None else dim_of(dim, len(shape))
 
 
@@ -293,7 +293,7 @@ class repeat_interleave:
     kind, exact = VIEW, True
 
     def rule(x: Any, repeats: Any, dim: Any, output_size: Any) -> Spec:
-        shape, place = _interleaved(x, repeats, dim)
+        shape, place = _interleaved(x.shape, dim)
         if isinstance(repeats, int) and repeats < 0:
             raise RuntimeError("repeats has to be non-negative")
         made = shape[place] * repeats
@@ -303,11 +303,11 @@ class repeat_interleave:
         return like(x, put(shape, place, made))
 
     def eager(np: Any, x: Any, repeats: Any, dim: Any, output_size: Any) -> Any:
-        return np.repeat(x.reshape(_interleaved(x, repeats, dim)[0]), repeats,
-                         _interleaved(x, repeats, dim)[1])
+        return np.repeat(x.reshape(_interleaved(x.shape, dim)[0]), repeats,
+                         _interleaved(x.shape, dim)[1])
 
     def decomp(F: Any, x: Any, repeats: Any, dim: Any, output_size: Any) -> Any:
-        shape, place = _interleaved(x, repeats, dim)
+        shape, place = _interleaved(x.shape, dim)
         if len(shape) == len(x.shape):
             return NotImplemented
         return F.repeat_interleave(F.reshape(x, shape), repeats, place)
@@ -317,7 +317,7 @@ class repeat_interleave:
         return L.at(x, put(idx, place, idx[place] // repeats))
 
     def vjp(F: Any, g: Any, out: Any, x: Any, repeats: Any, dim: Any, output_size: Any) -> Any:
-        shape, place = _interleaved(x, repeats, dim)
+        shape, place = _interleaved(x.shape, dim)
         split = F.reshape(g, (*shape[:place + 1], repeats, *shape[place + 1:]))
         return F.reshape(F.sum(split, place + 1), x.shape)
 
@@ -371,7 +371,7 @@ class repeat_interleave_tensor:
     kind, api, exact, breaks = COMPOSITE, "repeat_interleave", True, "data-dependent-size"
 
     def rule(x: Any, repeats: Any, dim: Any, output_size: Any) -> Spec:
-        shape, place = _interleaved(x, repeats, dim)
+        shape, place = _interleaved(x.shape, dim)
         if len(repeats.shape) > 1:
             raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
         if numel(repeats.shape) != 1 and repeats.shape[0] != shape[place]:
@@ -381,7 +381,7 @@ class repeat_interleave_tensor:
         return like(x, put(shape, place, output_size))
 
     def decomp(F: Any, x: Any, repeats: Any, dim: Any, output_size: Any) -> Any:
-        shape, place = _interleaved(x, repeats, dim)
+        shape, place = _interleaved(x.shape, dim)
         counts = F.expand(F.reshape(repeats, -1), (shape[place],))
         index = F.repeat_interleave_index(counts, output_size=output_size)
         return F.index_select(F.reshape(x, shape), place, index)

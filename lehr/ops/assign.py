@@ -387,10 +387,10 @@ class index_put:
 
     def decomp(F: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
         if any(map(is_mask, indices)):
-            made = _uniform(F, x, indices, values)
-            if made is None:
+            spread = _spread(len(x.shape), indices, values.shape)
+            if spread is None:
                 return F.index_put_masked(x, indices, values, accumulate)
-            mask, value = made
+            mask, value = _mask_of(F, len(x.shape), indices), F.reshape(values, spread)
             if accumulate:
                 return F.add(x, F.where(mask, value, zeros_of(F, (), x)))
             return F.where(mask, value, x)
@@ -407,10 +407,10 @@ class index_put:
         def of_values() -> Any:
             if not any(map(is_mask, indices)):
                 return F.index(g, indices)
-            made = _uniform(F, g, indices, values)
-            if made is None:
+            if _spread(len(g.shape), indices, values.shape) is None:
                 return F.index_put_gradient(g, indices, values.shape)
-            part, dims = F.where(made[0], g, zeros_of(F, (), g)), _covered_dims(indices)
+            mask, dims = _mask_of(F, len(g.shape), indices), _covered_dims(indices)
+            part = F.where(mask, g, zeros_of(F, (), g))
             shape = (*g.shape[:dims[0]], 1, *g.shape[dims[-1] + 1:])
             return F.reshape(F.sum(part, dims, True), shape)
         zeros = lambda: F.index_put(g, indices, zeros_of(F, (), g))
@@ -438,21 +438,23 @@ def _covered_dims(indices: Any) -> tuple[int, ...]:
     return tuple(range(start, start + len(indices[start].shape)))
 
 
-def _uniform(F: Any, x: Any, indices: Any, values: Any) -> tuple[Any, Any] | None:
-    """(mask, values) broadcastable to `x` where one mask is the only index and the values do not
-    differ among its elements; else None."""
+def _spread(ndim: int, indices: Any, size: Any) -> tuple[Any, ...] | None:
+    """The shape, broadcastable to a tensor of `ndim` dimensions, of values of shape `size` that do
+    not differ among the elements of the only index, a mask; else None."""
     given = [i for i in indices if i is not None]
     if len(given) != 1 or not len(given[0].shape):
         return None
     dims = _covered_dims(indices)
-    after = len(x.shape) - dims[-1] - 1
-    shape = (1,) * (dims[0] + 1 + after - len(values.shape)) + tuple(values.shape)
-    if len(shape) != dims[0] + 1 + after or not (isinstance(shape[dims[0]], int)
-                                                and shape[dims[0]] == 1):
-        return None
-    spread = (*shape[:dims[0]], *(1,) * len(dims), *shape[dims[0] + 1:])
-    mask = F.reshape(F.to_dtype(given[0], dt.bool_), (*given[0].shape, *(1,) * after))
-    return mask, F.reshape(values, spread)
+    rank = ndim - len(dims) + 1
+    shape = (1,) * (rank - len(size)) + tuple(size)
+    one = len(shape) == rank and isinstance(shape[dims[0]], int) and shape[dims[0]] == 1
+    return (*shape[:dims[0]], *(1,) * len(dims), *shape[dims[0] + 1:]) if one else None
+
+
+def _mask_of(F: Any, ndim: int, indices: Any) -> Any:
+    """The only index, a mask, broadcastable to a tensor of `ndim` dimensions."""
+    mask, after = next(i for i in indices if i is not None), ndim - _covered_dims(indices)[-1] - 1
+    return F.reshape(F.to_dtype(mask, dt.bool_), (*mask.shape, *(1,) * after))
 
 
 def _numpy_places(np: Any, shape: Any, indices: Any) -> tuple[Any, ...]:

@@ -80,7 +80,7 @@ class cat:
 
     kind, rule, layout, amp, exact = INDEX, _cat_rule, _cat_layout, "promote", True
     aliases = ("concat", "concatenate")
-    where = "function"
+    where, described = "function", ("tensors",)
 
     def eager(np: Any, tensors: Any, dim: int) -> Any:
         kept, place = parts(tensors, dim)

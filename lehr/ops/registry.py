@@ -214,6 +214,8 @@ class Op:
               None or a zero-argument callable (computed only where needed). Broadcasting and dtype
               promotion of the inputs are undone by the caller.
     exact     True: the gradient only moves or selects values, so half precision is not widened for it
+    described parameters of which `vjp` reads only shapes and dtypes though its body does not show it
+              (lists of tensors)
     inverse   VIEW: (F, base, value, *bound[1:]) -> base with the viewed elements replaced by value
     c, triton scalar spellings with `{x}`-like slots, named as the parameters, `{f}` the C float suffix
     monoid    REDUCE and SCAN: name of the loop IR's monoid
@@ -235,7 +237,7 @@ class Op:
     DEFAULTS: dict[str, Any] = dict(
         kind=COMPOSITE, rule=None, layout=None, eager=None, decomp=None, vjp=None, inverse=None, c=None,
         triton=None, monoid=None, amp=None, where="function method", api=None, aliases=(), nondiff=False,
-        host=False, exact=False, breaks=None, samples=None, tolerance={}, lower=None, scatter=None,
+        host=False, exact=False, described=(), breaks=None, samples=None, tolerance={}, lower=None, scatter=None,
         dtypes="", doc="")
 
     def __init__(self, signature: Signature, fields: dict[str, Any], module: str) -> None:
@@ -273,6 +275,7 @@ class Op:
     nondiff: bool | tuple[int, ...]
     host: bool
     exact: bool
+    described: tuple[str, ...]
     breaks: str | None
     samples: Callable[..., Any] | None
     tolerance: dict[str, tuple[float, float]]

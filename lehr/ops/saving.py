@@ -23,6 +23,9 @@ def reads_of(op: Any) -> dict[str, str]:
     wanted = ["out", *(p.name for p in op.params)]
     if len(names) != len(wanted) + 2:
         raise TypeError(f"op {op.name}: vjp takes (F, g, out, {', '.join(wanted[1:])})")
+    for want, name in zip(wanted, names[2:], strict=True):
+        if want in op.described:
+            found[name] = "meta"
     return {want: found[name] for want, name in zip(wanted, names[2:], strict=True)}
 
 

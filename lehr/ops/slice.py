@@ -217,13 +217,13 @@ def index_of(index: Size, size: Size, shape: Shape, dim: int) -> Size:
     return index + size if decide(index, "<", 0) else index
 
 
-def _chosen(x: Any, dim: int, index: Any) -> tuple[int, Size]:
-    place = dim_in(dim, tuple(x.shape), "select")
-    return place, index_of(index, x.shape[place], tuple(x.shape), place)
+def _chosen(shape: Shape, dim: int, index: Any) -> tuple[int, Size]:
+    place = dim_in(dim, tuple(shape), "select")
+    return place, index_of(index, shape[place], tuple(shape), place)
 
 
 def _select_rule(x: Any, dim: int, index: Any) -> Spec:
-    return like(x, drop(x.shape, _chosen(x, dim, index)[0]))
+    return like(x, drop(x.shape, _chosen(x.shape, dim, index)[0]))
 
 
 @op("select(input: Tensor, dim: int, index: int) -> Tensor")
@@ -233,17 +233,17 @@ class select:
     kind, rule, exact = VIEW, _select_rule, True
 
     def layout(x: Any, dim: int, index: Any) -> Any:
-        place, at = _chosen(x, dim, index)
+        place, at = _chosen(x.shape, dim, index)
         return drop(x.shape, place), drop(x.strides, place), x.offset + at * x.strides[place]
 
     def eager(np: Any, x: Any, dim: int, index: Any) -> Any:
         return x[along(x.ndim, dim_of(dim, x.ndim), index)]
 
     def lower(L: Any, idx: Any, x: Any, dim: int, index: Any) -> Any:
-        return L.at(x, add_at(idx, *_chosen(x, dim, index)))
+        return L.at(x, add_at(idx, *_chosen(x.shape, dim, index)))
 
     def vjp(F: Any, g: Any, out: Any, x: Any, dim: int, index: Any) -> Any:
-        place, at = _chosen(x, dim, index)
+        place, at = _chosen(x.shape, dim, index)
         return F.slice_backward(F.unsqueeze(g, place), x.shape, place, at, at + 1, 1)
 
     def inverse(F: Any, base: Any, value: Any, dim: int, index: Any) -> Any:
@@ -266,7 +266,7 @@ class select_scatter:
     kind, rule, exact = COMPOSITE, _scatter_rule("select_scatter", _select_rule), True
 
     def decomp(F: Any, x: Any, src: Any, dim: int, index: Any) -> Any:
-        place, at = _chosen(x, dim, index)
+        place, at = _chosen(x.shape, dim, index)
         return F.slice_scatter(x, F.unsqueeze(src, place), place, at, at + 1)
 
     def samples(s: Any) -> Any:

@@ -39,9 +39,9 @@ def _sorted_rule(x: Any, dim: int, *rest: Any) -> tuple[Spec, Spec]:
     return like(x, x.shape), Spec(tuple(x.shape), dt.int64, x.device)
 
 
-def _put_back(F: Any, g: Any, out: Any, x: Any, dim: int) -> Any:
-    """The gradient of values picked along `dim` at the indices `out[1]`, all different."""
-    return F.scatter(zeros_of(F, tuple(x.shape), g[0]), dim, out[1], g[0])
+def _put_back(F: Any, g: Any, indices: Any, shape: Any, dim: int) -> Any:
+    """The gradient of values picked along `dim` at `indices`, all different."""
+    return F.scatter(zeros_of(F, tuple(shape), g[0]), dim, indices, g[0])
 
 
 @op("sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = False)"
@@ -59,7 +59,7 @@ class sort:
         return np.take_along_axis(x, order, dim), order
 
     def vjp(F: Any, g: Any, out: Any, x: Any, dim: int, descending: bool, stable: Any) -> Any:
-        return _put_back(F, g, out, x, dim)
+        return _put_back(F, g, out[1], x.shape, dim)
 
     def samples(s: Any) -> Any:
         yield s(s.any(3, 5))
@@ -157,7 +157,7 @@ class topk:
         return np.moveaxis(values, -1, dim), np.moveaxis(where, -1, dim)
 
     def vjp(F: Any, g: Any, out: Any, x: Any, k: Any, dim: int, largest: bool, sorted: bool) -> Any:
-        return _put_back(F, g, out, x, dim)
+        return _put_back(F, g, out[1], x.shape, dim)
 
     def samples(s: Any) -> Any:
         yield s(s.any(3, 7, **_unique(s)), 2)
@@ -325,7 +325,7 @@ class mode:
 
     def vjp(F: Any, g: Any, out: Any, x: Any, dim: int, keepdim: bool) -> Any:
         if keepdim or not x.shape:
-            return _put_back(F, g, out, x, dim)
+            return _put_back(F, g, out[1], x.shape, dim)
         widened = [F.unsqueeze(a, dim_of(dim, len(x.shape))) for a in (g[0], out[1])]
         return F.scatter(zeros_of(F, tuple(x.shape), g[0]), dim, widened[1], widened[0])
 
