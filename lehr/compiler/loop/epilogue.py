@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lehr.base.index import reshape_index
+from lehr.base.index import linearize, reshape_index
 from lehr.compiler.loop.expr import Rewriter
-from lehr.compiler.loop.ir import Axis, Buffer, Extern, Kernel, Step, axis
+from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Kernel, Step, axis
 from lehr.compiler.loop.merge import Binds, products
 from lehr.compiler.loop.text import values_of, walk
 from lehr.compiler.loop.verify import touched
@@ -71,7 +71,34 @@ def _epilogue(call: Extern, k: Kernel, binds: Binds) -> Extern | None:
         if e.kind == "Load" and e.fields[0] is out and tuple(e.fields[1]) != own:
             return None
     lines = tuple(dict.fromkeys(call.locations + k.locations))[:8]
-    return call._replace(epilogue=stores, axes=axes, locations=lines)
+    made = call._replace(epilogue=stores, axes=axes, locations=lines)
+    return _inplace(made, binds)
+
+
+def _inplace(call: Extern, binds: Binds) -> Extern:
+    """The product goes straight where the last store that needs it puts its result, if that has the
+    same layout: the store then replaces the element that it reads."""
+    out = call.output.buffer
+    here = linearize([_own(a) for a in call.axes], out.shape, out.strides)
+    users = [n for n, s in enumerate(call.epilogue)
+             if any(e.kind == "Load" and e.fields[0] is out for e in walk(values_of((s,))))]
+    if not users:
+        return call
+    s = call.epilogue[users[-1]]
+    b = s.buffer
+    alone = sum(x.buffer is b for x in call.epilogue) == 1
+    if b.dtype is not out.dtype or linearize(s.idx, b.shape, b.strides) != here or not alone:
+        return call
+    if b in {o.buffer for o in call.inputs} or any(
+            e.kind == "Load" and e.fields[0] is b for e in walk(values_of(call.epilogue))):
+        return call
+
+    def load(e: Expr) -> Expr | None:
+        return Expr("Load", e.dtype, b, s.idx, *e.fields[2:]) if e.fields[0] is out else None
+
+    rewrite = Rewriter({}, load, binds.of, binds.fresh)
+    stores = tuple(x._replace(value=rewrite(x.value)) for x in call.epilogue)
+    return call._replace(output=call.output._replace(buffer=b), epilogue=stores)
 
 
 def _own(a: Axis) -> Any:

@@ -36,7 +36,9 @@ def users(steps: Iterable[tuple[set[Buffer], set[Buffer]]]) -> dict[Buffer, int]
 def kernel(nest: Nest, name: str, locations: tuple[Location, ...], binds: Binds,
            used: dict[Buffer, int]) -> Kernel | None:
     """The kernel of merged stores; None where nothing of it is needed."""
-    stores = _Forward(nest, binds, used).stores()
+    stores = _Forward(nest, binds, used, True).stores() or _Forward(
+        nest, binds, used, False).stores()
+    assert stores is not None
     outer = frozenset(a.var for a in nest.outer)
     keep = [s.buffer.role in ("output", "ref") or used[s.buffer] > 1 for s in stores]
     for n in range(len(stores) - 1, -1, -1):
@@ -65,8 +67,11 @@ def _loads(s: Store, binds: Binds) -> Iterable[Expr]:
 class _Forward:
     """Replaces loads of what the kernel itself stores."""
 
-    def __init__(self, nest: Nest, binds: Binds, used: dict[Buffer, int]) -> None:
-        self.nest, self.binds, self.used = nest, binds, used
+    def __init__(self, nest: Nest, binds: Binds, used: dict[Buffer, int], move: bool) -> None:
+        self.nest, self.binds, self.used, self.move = nest, binds, used, move
+        self.last: dict[Buffer, int] = {}    # the last store into a buffer
+        self.stale: dict[Buffer, set[Buffer]] = {}
+        self.early: list[tuple[int, Buffer]] = []  # a store that must come before those into a buffer
         self.made: dict[Buffer, Store] = {}
         self.depth: dict[Expr, int] = {}
         self.again: dict[tuple[Store, Any], Expr | None] = {}
@@ -74,12 +79,16 @@ class _Forward:
         self.now = 0
         self.axes: tuple[Any, ...] = ()
 
-    def stores(self) -> list[Store]:
+    def stores(self) -> list[Store] | None:
+        """The stores in order; None where `move` asked for an order that there is not."""
         entries = _phases(self.nest.entries)
         several = [e.store.buffer for e in entries]
+        self.last = {b: n for n, b in enumerate(several)}
         done: list[Store] = []
-        for entry in entries:
+        phases: list[int] = []
+        for n, entry in enumerate(entries):
             s = entry.store
+            self.at = n
             self.now += s.axes != self.axes
             self.axes = s.axes
             rewrite = Rewriter({}, self.load, self.binds.of, self.binds.fresh)
@@ -87,10 +96,15 @@ class _Forward:
             made = s._replace(value=value, idx=tuple(map(rewrite.index, s.idx)),
                               mask=None if s.mask is None else rewrite(s.mask))
             done.append(made)
+            phases.append(self.now)
             if s.mask is None and several.count(s.buffer) == 1:
                 self.made[s.buffer] = made
                 self.phase[s.buffer] = self.now
-        return done
+                # What the value loads and a store from here on replaces: outside this place the
+                # value may not be computed again.
+                self.stale[s.buffer] = {b for e in walk((value,)) if e.kind == "Load"
+                                        for b in (e.fields[0],) if self.last.get(b, -1) >= n}
+        return _ordered(done, phases, self.early)
 
     def renamed(self, s: Store) -> Expr | None:
         """The whole value of another store, where this one only copies it and nobody else reads
@@ -112,8 +126,14 @@ class _Forward:
         s = self.made.get(buffer)
         if s is None or mask is not None:
             return None
+        stale = self.stale[buffer]
         if idx == s.idx and self.phase[buffer] == self.now:  # one loop: computed once
-            return s.value if self.shallow(s.value) else None
+            if not self.shallow(s.value) or (stale and not self.move):
+                return None
+            self.early += [(self.at, b) for b in stale]
+            return s.value
+        if stale:
+            return None
         if not s.axes:
             return s.value if idx == s.idx and self.work(s.value, s) <= 1 else None
         key = (s, idx)
@@ -150,6 +170,37 @@ class _Forward:
                 known[x] = 1000 if x.kind in ("Reduce", "Scan") else 1 + max(
                     (known[c] for c in x.children), default=0)
         return known[e] <= DEPTH
+
+
+def _ordered(stores: list[Store], phases: Sequence[int], early: Sequence[tuple[int, Buffer]]
+             ) -> list[Store] | None:
+    """The stores, those named in `early` moved before the stores into the buffer beside them; None
+    where that cannot be."""
+    if not early:
+        return stores
+    count = len(stores)
+    loads = [{e.fields[0] for e in walk((s.value,) if s.mask is None else (s.value, s.mask))
+              if e.kind == "Load"} for s in stores]
+    moved = set(early)
+    before: list[set[int]] = [set() for _ in range(count)]
+    for t in range(count):
+        for w in range(count):
+            x = stores[w].buffer
+            if w != t and (t, x) in moved:
+                before[w].add(t)
+            elif w < t and (x in loads[t] or x is stores[t].buffer):
+                before[t].add(w)
+            elif t < w and x in loads[t]:
+                before[w].add(t)
+    order: list[int] = []
+    while len(order) < count:
+        free = [n for n in range(count) if n not in order and before[n] <= set(order)]
+        if not free:
+            return None
+        order.append(free[0])
+    if [phases[n] for n in order] != sorted(phases):
+        return None
+    return [stores[n] for n in order]
 
 
 def _phases(entries: Sequence[Entry]) -> list[Entry]:

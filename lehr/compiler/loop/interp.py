@@ -38,15 +38,16 @@ from lehr.ops import execute
 from lehr.ops.execute import Array
 
 
-def run(program: Program, args: Sequence[Any], sizes: Mapping[Any, int] | None = None
-        ) -> tuple[Array, ...]:
+def run(program: Program, args: Sequence[Any], sizes: Mapping[Any, int] | None = None,
+        plan: Any = None) -> tuple[Array, ...]:
     """The results of a call, one array each (0-d for numbers).
 
     `args`: one array for each "param" and "ref" (the latter are changed in place), a number for
-    each "scalar". `sizes` gives symbols that are no dimension of a parameter. IndexError where a
+    each "scalar". `sizes` gives symbols that are no dimension of a parameter. `plan`: temporaries
+    share one arena as this memory plan says; without, each has its own memory. IndexError where a
     bound index is out of range.
     """
-    machine = Machine(program, args, sizes)
+    machine = Machine(program, args, sizes, plan)
     for step in program.steps:
         machine.step(step)
     for b, a in zip(program.params, args, strict=True):
@@ -59,7 +60,7 @@ class Machine:
     """The memory of one call."""
 
     def __init__(self, program: Program, args: Sequence[Any],
-                 sizes: Mapping[Any, int] | None = None) -> None:
+                 sizes: Mapping[Any, int] | None = None, plan: Any = None) -> None:
         self.sizes = dict(sizes or {})
         self.memory: dict[Buffer, Array] = {}
         self.views: dict[Buffer, Array] = {}
@@ -67,6 +68,9 @@ class Machine:
             for want, have in zip(b.shape, getattr(a, "shape", ()), strict=False):
                 if isinstance(want, sym.Var):
                     self.sizes.setdefault(want, have)
+        self.plan = plan
+        if plan is not None:
+            self.arena = np.full(max(self.size(plan.nbytes), 1), 0x5B, np.uint8)
         for b, a in zip(program.params, args, strict=True):
             value = np.asarray(a, b.dtype.np) if b.role == "scalar" else a
             if value.dtype != b.dtype.np or value.shape != self.shape(b.shape):
@@ -87,7 +91,11 @@ class Machine:
             shape, strides = self.shape(b.shape), self.shape(b.strides)
             span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
             size = b.dtype.itemsize
-            raw = np.full(max(span, 1) * size, 0 if b.dtype is dt.bool_ else 0x5B, np.uint8)
+            if self.plan is not None and b in self.plan.offsets:
+                start = self.size(self.plan.offsets[b])
+                raw = self.arena[start:start + max(span, 0) * size]
+            else:
+                raw = np.full(max(span, 1) * size, 0 if b.dtype is dt.bool_ else 0x5B, np.uint8)
             self.memory[b] = raw.view(b.dtype.np)
             found = self.views[b] = self.strided(b, 0, shape, strides)
             if b.data is not None:
