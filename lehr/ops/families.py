@@ -43,6 +43,7 @@ FAMILIES = (
     "classify",
     "linalg",
     "factor",
+    "spectral",
     "reduce",
     "statistic",
     "softmax",
