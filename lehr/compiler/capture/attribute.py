@@ -118,7 +118,7 @@ class Attributes(Base):
         """With a `__getattribute__` other than object's."""
         hook = self.lookup(value.type_, "__getattr__")
         try:
-            if isinstance(getter, Known):
+            if isinstance(getter, Known) and getter.real.__name__ == "__getattribute__":
                 found = self.getattr_native(value, name)
                 if found is not None:
                     return found
@@ -192,7 +192,7 @@ class Attributes(Base):
         elif isinstance(value, ModuleValue):
             text = f"module {value.real.__name__!r} has no attribute {name!r}"
         else:
-            text = f"{value.type_.__name__!r} object has no attribute {name!r}"
+            text = f"{self.type_name(value)!r} object has no attribute {name!r}"
         return self.error(AttributeError, text)
 
     def find_attr(self, value: Value, name: str) -> Value | None:
@@ -212,7 +212,7 @@ class Attributes(Base):
         method = "__setattr__" if new is not None else "__delattr__"
         setter = self.lookup(value.type_, method)
         assert setter is not None
-        if isinstance(setter, Known):
+        if isinstance(setter, Known) and setter.real.__name__ == method:
             if isinstance(value, ClassValue):
                 self.set_in_class(value, name, new)
             else:
@@ -276,7 +276,7 @@ class Attributes(Base):
         return Const(None)
 
     def set_slot(self, value: ClassValue, name: str, new: Value | None) -> None:
-        """A special method: C looks at the real class, so only a class of the program can take it."""
+        """A special method: C looks at the real class; only the program's own can take one."""
         cls = value.real
         twin = None if new is None else self.twin(new.force(self))
         if isinstance(new, Const):
@@ -323,7 +323,7 @@ class Attributes(Base):
 
     def read_opaque(self, descriptor: Any, obj: Value) -> Value:
         """Seam: a field of an object implemented in C that has no model."""
-        return self.stop("opaque-attribute", f"{obj.type_.__name__}.{descriptor.__name__}")
+        return self.stop("opaque-attribute", f"{self.type_name(obj)}.{descriptor.__name__}")
 
     def write_field(self, descriptor: Any, obj: Value, value: Value | None) -> None:
         obj = obj.force(self)
@@ -340,7 +340,7 @@ class Attributes(Base):
         if isinstance(obj, Const):
             write = setattr if value else delattr
             self.native_op(write, obj.value, name, *([None] if value else []))
-        self.stop("opaque-write", f"{obj.type_.__name__}.{name}")
+        self.stop("opaque-write", f"{self.type_name(obj)}.{name}")
 
     def property_name(self, prop: Value, obj: Value) -> str:
         """The name under which a class holds a property."""

@@ -115,7 +115,7 @@ def getattr_(m: Machine, owner: Value, name: Value, default: Value | None = None
 
 def attribute_name(m: Machine, name: Value) -> str:
     if not issubclass(m.type_of(name), str):
-        m.error(TypeError, f"attribute name must be string, not {m.type_of(name).__name__!r}")
+        m.error(TypeError, f"attribute name must be string, not {m.type_name(name)!r}")
     return m.text(name)
 
 
@@ -246,7 +246,7 @@ def hash_(m: Machine, value: Value) -> Value:
 def abs_(m: Machine, value: Value) -> Value:
     found = m.special(value, "__abs__", [])
     if found is None:
-        m.error(TypeError, f"bad operand type for abs(): {m.type_of(value).__name__!r}")
+        m.error(TypeError, f"bad operand type for abs(): {m.type_name(value)!r}")
     assert found is not None
     return found
 
@@ -256,7 +256,7 @@ def round_(m: Machine, number: Value, ndigits: Value | None = None) -> Value:
     args = [] if ndigits is None else [ndigits]
     found = m.special(number, "__round__", args)
     if found is None:
-        name = m.type_of(number).__name__
+        name = m.type_name(number)
         m.error(TypeError, f"type {name} doesn't define __round__ method")
     assert found is not None
     return found
@@ -306,7 +306,7 @@ def iter_(m: Machine, value: Value, sentinel: Value | None = None) -> Value:
 @model(next)
 def next_(m: Machine, iterator: Value, default: Value | None = None) -> Value:
     if m.lookup(m.type_of(iterator), "__next__") is None:
-        m.error(TypeError, f"{m.type_of(iterator).__name__!r} object is not an iterator")
+        m.error(TypeError, f"{m.type_name(iterator)!r} object is not an iterator")
     if default is None:
         return m.call_method(iterator, "__next__", [])
     found = m.next(iterator)
@@ -334,7 +334,7 @@ def zip_(m: Machine, *iterables: Value, strict: Value | None = None) -> Value:
     inner = []
     for i, iterable in enumerate(iterables):
         if not m.iterable(iterable):
-            m.error(TypeError, f"{m.type_of(iterable).__name__!r} object is not iterable")
+            m.error(TypeError, f"{m.type_name(iterable)!r} object is not iterable")
         inner.append(m.iter(iterables[i]))
     return ZipIterator(inner, strict is not None and m.truth(strict))
 
@@ -366,12 +366,23 @@ def sum_(m: Machine, iterable: Value, start: Value | None = None) -> Value:
     total = Const(0) if start is None else start
     if m.type_of(total) in (str, bytes):
         m.native_op(sum, [], total.constant(m))
-    items = list(m.iterate(iterable))
-    if all(type(v) is Const for v in items) and type(total) is Const:
-        return pure(m, sum, [m.list_value(items), total], {})   # C code compensates floats
-    for item in items:
-        total = m.binary("+", total, item)
-    return total
+    run: list[Any] = []     # numbers in a row are left to C code, which compensates floats
+    for item in m.iterate(iterable):
+        item = item.force(m)
+        if is_number(item) and is_number(total):
+            run.append(item.value)  # type: ignore[attr-defined]
+            continue
+        total = m.binary("+", sum_run(total, run), item)
+        run = []
+    return sum_run(total, run)
+
+
+def is_number(value: Value) -> bool:
+    return isinstance(value, Const) and type(value.value) in (int, float, bool)
+
+
+def sum_run(total: Value, run: list[Any]) -> Value:
+    return Const(sum(run, total.value)) if run else total  # type: ignore[attr-defined]
 
 
 def extreme(name: str, symbol: str, real: Any) -> None:
@@ -637,7 +648,8 @@ MODELS[dataclasses._process_class] = process_class  # type: ignore[attr-defined]
 def call_alias(m: Machine, function: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A call of `list[int]`: the class is called, the alias is noted where that is possible."""
     made = m.call(m.fresh(function.real.__origin__), args, kwargs)
-    m.catching((AttributeError, TypeError), lambda: setattr_(m, made, Const("__orig_class__"), function))
+    name = Const("__orig_class__")
+    m.catching((AttributeError, TypeError), lambda: setattr_(m, made, name, function))
     return made
 
 

@@ -19,6 +19,7 @@ from .objects import (
     ScalarValue,
     WrapperValue,
 )
+from .operation import BINARY, COMPARE, Proxy
 from .sequence import DequeValue, ListValue, TupleValue
 from .sets import SetValue
 from .value import (
@@ -51,9 +52,10 @@ PURE_MODULES = frozenset((
     "math", "cmath", "_operator", "binascii", "zlib", "_struct", "unicodedata"))
 PURE_FUNCTIONS: frozenset[Any] = frozenset((
     os.fspath, abs, ascii, bin, chr, divmod, hex, oct, ord, pow, round,
-    float.fromhex, int.from_bytes, bytes.fromhex, bytes.maketrans, str.maketrans,
-    dict.__dict__["fromkeys"]))
+    bytes.maketrans, str.maketrans))
 PURE_METHODS = frozenset((type.__or__, type.__ror__, type.__repr__, type.mro))
+OPERATORS = frozenset(name for row in (*BINARY.values(), *COMPARE.values())
+                      for name in row[1:]) | {"__contains__", "__getitem__"}
 ORDERINGS = frozenset(("__lt__", "__le__", "__gt__", "__ge__"))
 ABSTRACT = 1 << 20
 
@@ -179,7 +181,7 @@ class Calls(Base):
         value = value.force(self)
         found = self.lookup(value.type_, name)
         if found is None:
-            return self.error(TypeError, f"{value.type_.__name__!r} object is not callable")
+            return self.error(TypeError, f"{self.type_name(value)!r} object is not callable")
         return found.get(self, value, value.type_).invoke(self, args, kwargs)
 
     def callable(self, value: Value) -> bool:
@@ -213,7 +215,7 @@ class Calls(Base):
                     return made
         elif kind is types.ClassMethodDescriptorType and real.__objclass__ is object:
             return OBJECT[real.__name__](args[0], self, *args[1:], **kwargs)
-        elif real in PURE_FUNCTIONS and kind is types.ClassMethodDescriptorType:
+        elif kind is types.ClassMethodDescriptorType and real.__objclass__ in PURE_TYPES:
             made = self.fold(getattr(args[0].force(self).real, real.__name__), args[1:], kwargs)
             if made is not None:
                 return made
@@ -231,7 +233,7 @@ class Calls(Base):
         obj = args[0].force(self)
         if not issubclass(obj.type_of(self), owner):
             self.error(TypeError, f"descriptor {name!r} for {owner.__name__!r} objects doesn't"
-                                  f" apply to a {obj.type_.__name__!r} object")
+                                  f" apply to a {self.type_name(obj)!r} object")
         if owner is object:
             handler = OBJECT.get(name)
             if handler is not None:
@@ -263,13 +265,29 @@ class Calls(Base):
         self.stop("unmodelled", f"{base.__name__}.{name} with these arguments")
 
     def fold(self, function: Any, args: Args, kwargs: Kwargs) -> Value | None:
-        """Calls a pure C function with real arguments; None when they have no real form."""
+        """Calls a pure C function with real arguments; None when they have no real form.
+
+        An object gets a proxy.  What C code refuses about a proxy it might accept from the object,
+        so such an error is believed of operators only.
+        """
         try:
             reals = [self.stand_in(a) for a in args]
             named = {k: self.stand_in(v) for k, v in kwargs.items()}
         except NotConstant:
             return None
-        return self.fresh(self.native_op(function, *reals, **named))
+        proxies = any(isinstance(x, Proxy) for x in (*reals, *named.values()))
+        name = getattr(function, "__name__", "")
+        if not proxies or name in OPERATORS:
+            return self.fresh(self.native_op(function, *reals, **named))
+        try:
+            found = function(*reals, **named)
+        except (TypeError, AttributeError):
+            return self.stop("unmodelled", f"{name} with an object of the program")
+        except (Signal, RecursionError):
+            raise
+        except Exception as error:  # noqa: BLE001  (any error of the program, whatever it is)
+            return self.fault(error)
+        return self.fresh(found)
 
     def stand_in(self, value: Value) -> Any:
         value = value.force(self)
@@ -293,7 +311,7 @@ class Calls(Base):
 
     def native_method(self, function: Known, obj: Value, args: Args, kwargs: Kwargs) -> Value:
         """Seam: a method of a C class without a model."""
-        return self.stop("native-method", f"{obj.type_.__name__}.{function.real.__name__}")
+        return self.stop("native-method", f"{self.type_name(obj)}.{function.real.__name__}")
 
     # -- classes
 
@@ -328,7 +346,7 @@ class Calls(Base):
         result = init.get(self, made, kind).invoke(self, args, kwargs)
         if not self.is_none(result):
             self.error(TypeError, "__init__() should return None, not"
-                                  f" {self.type_of(result).__name__!r}")
+                                  f" {self.type_name(result)!r}")
         return made
 
     def new(self, base: Any, args: Args, kwargs: Kwargs) -> Value:
@@ -338,7 +356,7 @@ class Calls(Base):
         cls = self.class_of(args[0])
         if cls is None:
             self.error(TypeError, f"{base.__name__}.__new__(X): X is not a type object"
-                                  f" ({self.type_of(args[0]).__name__})")
+                                  f" ({self.type_name(args[0])})")
         if not issubclass(cls, base):
             self.error(TypeError, f"{base.__name__}.__new__({cls.__name__}): {cls.__name__} is not"
                                   f" a subtype of {base.__name__}")
@@ -357,7 +375,7 @@ class Calls(Base):
 
     # -- errors of the program
 
-    def native_op(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def native_op(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Runs a native operation; what it raises is an error of the captured program."""
         try:
             return function(*args, **kwargs)

@@ -178,7 +178,7 @@ def call_ex(m: Machine, f: Frame, has_kwargs: int) -> None:
 def star_args(m: Machine, function: Value, given: Value) -> list[Value]:
     if not m.iterable(given):
         m.error(TypeError, f"{m.callee_name(function)} argument after * must be an iterable, not"
-                           f" {m.type_of(given).__name__}")
+                           f" {m.type_name(given)}")
     return list(m.iterate(given))
 
 
@@ -238,7 +238,7 @@ def as_fault(m: Machine, value: Value, what: str) -> FaultValue:
     if isinstance(value, ClassValue) and issubclass(value.real, BaseException):
         made = m.call(value, []).force(m)
         if not isinstance(made, FaultValue):
-            name = m.type_of(made).__name__
+            name = m.type_name(made)
             m.error(TypeError, f"calling {m.repr_text(value)} should have returned an instance of"
                                f" BaseException, not <class {name!r}>")
         return made  # type: ignore[return-value]

@@ -162,7 +162,7 @@ class FaultValue(ObjectValue):
     @slot("add_note")
     def add_note(self, m: Machine, note: Value) -> Value:
         if not isinstance(note.force(m), Const) or m.type_of(note) is not str:
-            m.error(TypeError, f"note must be a str, not '{m.type_of(note).__name__}'")
+            m.error(TypeError, f"note must be a str, not '{m.type_name(note)}'")
         notes = m.attrs_of(self).find(m, "__notes__")
         if notes is None:
             notes = m.list_value([])

@@ -160,7 +160,7 @@ class GeneratorValue(IteratorValue):
         else:
             fault = kind
         if not isinstance(fault, FaultValue):
-            name = m.type_of(fault).__name__
+            name = m.type_name(fault)
             m.error(TypeError, "exceptions must be classes or instances deriving from"
                                f" BaseException, not {name}")
         assert isinstance(fault, FaultValue)

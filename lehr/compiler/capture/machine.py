@@ -30,7 +30,6 @@ from .bytecode import (
 )
 from .calling import Calls
 from .control import CONTROL
-from .fact import FACTS as FACTS
 from .fact import Fact, implied
 from .fault import FaultValue, Raised
 from .frame import Frame, bind
@@ -97,6 +96,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         self.shown: set[int] = set()                        # values whose repr is being made
         self.twins: dict[int, Any] = {}                      # id of a value -> hollow real object
         self.settled: set[Any] = set()
+        self.visited: set[int] = set()                      # containers being made constant
         self.caches: dict[Any, dict[Any, Value]] = {}       # lru_cache wrapper -> results
         self.prepared: dict[types.CodeType, tuple[Program, tuple[Any, ...]]] = {}
         self.factories = dict(FACTORIES)
@@ -368,7 +368,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         cls = cls.force(self)
         if not isinstance(cls, ClassValue):
             self.error(TypeError, "super() argument 1 must be a type, not"
-                                  f" {self.type_of(cls).__name__}")
+                                  f" {self.type_name(cls)}")
         assert isinstance(cls, ClassValue)
         if obj is None:
             return SuperValue(cls.real, None, None)
@@ -434,11 +434,11 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         if declared is not None:
             if self.type_of(declared) is not tuple:
                 self.error(TypeError, f"{name}.__match_args__ must be a tuple (got"
-                                      f" {self.type_of(declared).__name__})")
+                                      f" {self.type_name(declared)})")
             for part in self.iterate(declared):
                 if self.type_of(part) is not str:
                     self.error(TypeError, "__match_args__ elements must be strings (got"
-                                          f" {self.type_of(part).__name__})")
+                                          f" {self.type_name(part)})")
                 ordered.append(self.text(part))
             allowed = len(ordered)
         if count > allowed:

@@ -127,8 +127,9 @@ class DictValue(ObjectValue):
     def constant(self, m: Machine) -> Any:
         if self.type_ not in (dict, collections.OrderedDict):
             return super().constant(m)
-        return self.type_((m.lift(k).constant(m), v.constant(m))
-                          for k, v in self.values_of(m).items())
+        with m.visiting(self):
+            return self.type_((m.lift(k).constant(m), v.constant(m))
+                              for k, v in self.values_of(m).items())
 
     def shell(self) -> Any:
         return self.type_.__new__(self.type_)
@@ -270,7 +271,7 @@ class DictValue(ObjectValue):
         if len(mine) != len(theirs):
             return Const(False)
         for key, value in list(mine.items()):
-            if key not in theirs or not m.equal(value, theirs[key]):
+            if key not in theirs or not m.same(value, theirs[key]):
                 return Const(False)
         return Const(True)
 

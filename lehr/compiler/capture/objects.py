@@ -649,13 +649,13 @@ def unordered(self: Value, m: Machine, other: Value) -> Value:
 def repr_object(self: Value, m: Machine) -> Value:
     """The default text holds an address, which only a real object has."""
     if self.real is None:
-        m.stop("unmodelled", f"the address in repr() of a new {m.type_of(self).__name__}")
+        m.stop("unmodelled", f"the address in repr() of a new {m.type_name(self)}")
     return Const(object.__repr__(self.real))
 
 
 def format_object(self: Value, m: Machine, spec: Value) -> Value:
     if m.text(spec):
-        name = m.type_of(self).__name__
+        name = m.type_name(self)
         m.error(TypeError, f"unsupported format string passed to {name}.__format__")
     return m.str_of(self)
 
@@ -690,5 +690,6 @@ OBJECT: dict[str, Callable[..., Any]] = {
     "__hash__": lambda self, m: Const(m.identity(self)),
     "__repr__": repr_object, "__str__": lambda self, m: m.repr(self), "__format__": format_object,
     "__init_subclass__": lambda self, m: Const(None),
-    "__reduce_ex__": reduce_object, "__subclasshook__": lambda self, m, other: Const(NotImplemented),
+    "__reduce_ex__": reduce_object,
+    "__subclasshook__": lambda self, m, other: Const(NotImplemented),
 }

@@ -1,6 +1,7 @@
 """Operators, comparison, truth, hashing, items, iteration and text, over values."""
 from __future__ import annotations
 
+import contextlib
 import enum
 import operator
 import types
@@ -37,6 +38,12 @@ BINARY: dict[str, tuple[Callable[[Any, Any], Any], str, str, str]] = {
     "&": (operator.and_, *names("and")), "|": (operator.or_, *names("or")),
     "^": (operator.xor, *names("xor")), "divmod()": (divmod, *names("divmod")),
 }
+INPLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
+    "//": operator.ifloordiv, "%": operator.imod, "**": operator.ipow, "@": operator.imatmul,
+    "<<": operator.ilshift, ">>": operator.irshift, "&": operator.iand, "|": operator.ior,
+    "^": operator.ixor,
+}
 # symbol -> (function on constants, method, reflected method)
 COMPARE: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
     "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
@@ -53,6 +60,7 @@ SEQUENCE_SLOTS = frozenset(method for kind in (list, tuple, str, bytes)
 REPETITIONS = frozenset(method for kind in (list, tuple, str, bytes)
                         for method in (kind.__mul__, kind.__rmul__))
 NATIVE_GENERICS = ("typing", None)     # where `__class_getitem__` makes a generic alias
+HEAPTYPE = 1 << 9
 SINGLETONS = (type(None), type(...), type(NotImplemented), bool)
 
 
@@ -103,6 +111,7 @@ PROXY_SLOTS: dict[str, Callable[..., Any]] = {
     "__index__": lambda m, value: m.index(value),
     "__float__": lambda m, value: m.special(value, "__float__", []).constant(m),
     "__len__": lambda m, value: m.length(value),
+    "__call__": lambda m, value, *args: m.shadow(m.call(value, [m.fresh(a) for a in args])),
     "__iter__": lambda m, value: iter([m.shadow(part) for part in m.iterate(value)]),
     "__getitem__": lambda m, value, key: m.shadow(m.getitem(value, m.fresh(key))),
 }
@@ -123,6 +132,15 @@ class Operations(Base):
             return None
         return found.get(self, value, value.type_).invoke(self, args, {})
 
+    def type_name(self, value: Value) -> str:
+        return self.name_of(self.type_of(value))
+
+    def name_of(self, kind: Any) -> str:
+        """A type's name in error messages: C types carry their module."""
+        if kind.__module__ == "builtins" or self.is_python(kind):
+            return kind.__name__
+        return f"{kind.__module__}.{kind.__name__}"
+
     # -- binary operators
 
     def binary(self, symbol: str, left: Value, right: Value, shown: str = "") -> Value:
@@ -140,6 +158,9 @@ class Operations(Base):
                 if found is not None:
                     return found
                 theirs = None
+        if shown == "*=" and isinstance(theirs, Known) and theirs.real in REPETITIONS and (
+                first.__flags__ & HEAPTYPE or self.lookup(first, "__contains__")):
+            theirs = None   # in place, the right side is repeated for plain numbers only
         if mine is not None:
             found = self.try_operator(mine, left, right)
             if found is not None:
@@ -150,7 +171,7 @@ class Operations(Base):
                 return found
         shown = shown or ("** or pow()" if symbol == "**" else symbol)
         return self.error(TypeError, f"unsupported operand type(s) for {shown}:"
-                                     f" {first.__name__!r} and {second.__name__!r}")
+                                     f" {self.name_of(first)!r} and {self.name_of(second)!r}")
 
     def goes_first(self, first: Any, second: Any, mine: Value | None, reflected: str,
                    theirs: Value) -> bool:
@@ -171,11 +192,16 @@ class Operations(Base):
     def check_repeat(self, times: Value) -> None:
         kind = self.type_of(times)
         if self.lookup(kind, "__index__") is None:
-            self.error(TypeError, f"can't multiply sequence by non-int of type {kind.__name__!r}")
+            name = self.name_of(kind)
+            self.error(TypeError, f"can't multiply sequence by non-int of type {name!r}")
 
     def inplace(self, symbol: str, left: Value, right: Value) -> Value:
         left = left.force(self)
-        if left.__class__ is not Const:
+        if isinstance(left, Const):
+            right = right.force(self)
+            if isinstance(right, Const):
+                return self.fresh(self.native_op(INPLACE[symbol], left.value, right.value))
+        else:
             found = self.lookup(left.type_, BINARY[symbol][3])
             if found is not None:
                 made = self.try_operator(found, left, right)
@@ -192,7 +218,7 @@ class Operations(Base):
             return Const(self.native_op(function, value.value))  # type: ignore[attr-defined]
         found = self.special(value, name, [])
         if found is None:
-            self.error(TypeError, f"bad operand type for unary {symbol}: {value.type_.__name__!r}")
+            self.error(TypeError, f"bad operand type for unary {symbol}: {self.type_name(value)!r}")
         assert found is not None
         return found
 
@@ -219,7 +245,7 @@ class Operations(Base):
         if symbol in ("==", "!="):
             return Const(self.identical(left, right) is (symbol == "=="))
         return self.error(TypeError, f"{symbol!r} not supported between instances of"
-                                     f" {first.__name__!r} and {second.__name__!r}")
+                                     f" {self.name_of(first)!r} and {self.name_of(second)!r}")
 
     def special_operator(self, owner: Value, name: str, other: Value) -> Value | None:
         found = self.lookup(owner.type_, name)
@@ -279,7 +305,7 @@ class Operations(Base):
         if found is not None:
             if self.type_of(found) is not bool:
                 self.error(TypeError, "__bool__ should return bool, returned"
-                                      f" {self.type_of(found).__name__}")
+                                      f" {self.type_name(found)}")
             return self.truth(found)
         found = self.special(value, "__len__", [])
         return True if found is None else self.checked_length(found) != 0
@@ -293,7 +319,7 @@ class Operations(Base):
     def length(self, value: Value) -> int:
         found = self.special(value, "__len__", [])
         if found is None:
-            self.error(TypeError, f"object of type {self.type_of(value).__name__!r} has no len()")
+            self.error(TypeError, f"object of type {self.type_name(value)!r} has no len()")
         assert found is not None
         return self.checked_length(found)
 
@@ -301,7 +327,7 @@ class Operations(Base):
         value = value.force(self)
         found = self.lookup(value.type_, "__hash__")
         if found is None or self.is_none(found):
-            self.error(TypeError, f"unhashable type: {value.type_.__name__!r}")
+            self.error(TypeError, f"unhashable type: {self.type_name(value)!r}")
         assert found is not None
         made = found.get(self, value, value.type_).invoke(self, [], {}).force(self)
         if not isinstance(made, Const) or type(made.value) not in (int, bool):
@@ -354,7 +380,7 @@ class Operations(Base):
             return found.get(self, whole, kind).invoke(self, [index], {})
         if isinstance(whole, ClassValue):
             return self.class_getitem(whole, index)
-        return self.error(TypeError, f"{kind.__name__!r} object is not subscriptable")
+        return self.error(TypeError, f"{self.name_of(kind)!r} object is not subscriptable")
 
     def class_getitem(self, whole: ClassValue, index: Value) -> Value:
         hook = getattr(whole.real, "__class_getitem__", None)
@@ -370,13 +396,13 @@ class Operations(Base):
     def setitem(self, whole: Value, index: Value, value: Value) -> None:
         found = self.special(whole, "__setitem__", [index, value])
         if found is None:
-            name = self.type_of(whole).__name__
+            name = self.type_name(whole)
             self.error(TypeError, f"{name!r} object does not support item assignment")
 
     def delitem(self, whole: Value, index: Value) -> None:
         found = self.special(whole, "__delitem__", [index])
         if found is None:
-            name = self.type_of(whole).__name__
+            name = self.type_name(whole)
             self.error(TypeError, f"{name!r} object doesn't support item deletion")
 
     def contains(self, whole: Value, item: Value) -> bool:
@@ -386,7 +412,7 @@ class Operations(Base):
             made = found.get(self, whole, whole.type_).invoke(self, [item], {})
             return self.truth(made)
         if found is not None or not self.iterable(whole):
-            self.error(TypeError, f"argument of type {whole.type_.__name__!r} is not iterable")
+            self.error(TypeError, f"argument of type {self.type_name(whole)!r} is not iterable")
         return any(self.same(part, item) for part in self.iterate(whole))
 
     def index(self, value: Value) -> int:
@@ -396,7 +422,7 @@ class Operations(Base):
             return int(value.value)
         found = self.special(value, "__index__", [])
         if found is None:
-            self.error(TypeError, f"{value.type_.__name__!r} object cannot be interpreted as an"
+            self.error(TypeError, f"{self.type_name(value)!r} object cannot be interpreted as an"
                                   " integer")
         assert found is not None
         return int(found.constant(self))
@@ -430,10 +456,10 @@ class Operations(Base):
                 isinstance(value, ClassValue)):
             return SequenceIterator(value)
         if found is None or self.is_none(found):
-            return self.error(TypeError, f"{kind.__name__!r} object is not iterable")
+            return self.error(TypeError, f"{self.name_of(kind)!r} object is not iterable")
         made = found.get(self, value, kind).invoke(self, [], {}).force(self)
         if not isinstance(made, IteratorValue) and self.lookup(made.type_, "__next__") is None:
-            self.error(TypeError, f"iter() returned non-iterator of type {made.type_.__name__!r}")
+            self.error(TypeError, f"iter() returned non-iterator of type {self.type_name(made)!r}")
         return made
 
     def native_iter(self, whole: Value, native: Iterator[Any], backwards: bool = False) -> Value:
@@ -448,7 +474,7 @@ class Operations(Base):
             return iterator.advance(self)
         found = self.lookup(iterator.type_, "__next__")
         if found is None:
-            self.error(TypeError, f"{iterator.type_.__name__!r} object is not an iterator")
+            self.error(TypeError, f"{self.type_name(iterator)!r} object is not an iterator")
         assert found is not None
         try:
             return found.get(self, iterator, iterator.type_).invoke(self, [], {})
@@ -532,7 +558,7 @@ class Operations(Base):
         assert found is not None
         if not issubclass(self.type_of(found), str):
             self.error(TypeError, f"{name} returned non-string (type"
-                                  f" {self.type_of(found).__name__})")
+                                  f" {self.type_name(found)})")
         return found
 
     def repr_text(self, value: Value) -> str:
@@ -556,8 +582,19 @@ class Operations(Base):
         assert found is not None
         if not issubclass(self.type_of(found), str):
             self.error(TypeError, "__format__ must return a str, not"
-                                  f" {self.type_of(found).__name__}")
+                                  f" {self.type_name(found)}")
         return found
+
+    @contextlib.contextmanager
+    def visiting(self, value: Value) -> Iterator[None]:
+        """A container that holds itself has no constant form."""
+        if id(value) in self.visited:
+            raise NotConstant
+        self.visited.add(id(value))
+        try:
+            yield
+        finally:
+            self.visited.discard(id(value))
 
     def shadow(self, value: Value) -> Any:
         """Something real that formats like the value."""

@@ -38,7 +38,8 @@ def islice(iterable, *args):
     start, stop, step = cut.start or 0, cut.stop, 1 if cut.step is None else cut.step
     for number in (start, stop, step):
         if number is not None and (not isinstance(number, int) or number < 0):
-            raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+            raise ValueError("Indices for islice() must be None or an integer: 0 <= x"
+                             " <= sys.maxsize.")
     if step == 0:
         raise ValueError("Step for islice() must be a positive integer or None.")
     return slice_items(iter(iterable), start, stop, step)

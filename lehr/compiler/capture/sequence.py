@@ -93,7 +93,8 @@ class SequenceValue(ObjectValue):
     def constant(self, m: Machine) -> Any:
         if self.type_ is not self.base:
             raise NotConstant
-        return self.base(part.constant(m) for part in self.parts(m))  # type: ignore[call-arg]
+        with m.visiting(self):
+            return self.base(part.constant(m) for part in self.parts(m))  # type: ignore[call-arg]
 
     @slot("__len__")
     def length(self, m: Machine) -> Value:
@@ -105,7 +106,10 @@ class SequenceValue(ObjectValue):
         items = self.parts(m)
         if isinstance(index, SliceValue):
             return self.like(m, m.native_op(operator.getitem, items, index.native(m)))
-        return m.native_op(operator.getitem, items, self.position(m, index))
+        at = self.position(m, index)
+        if not -len(items) <= at < len(items):
+            m.error(IndexError, f"{self.base.__name__} index out of range")
+        return items[at]
 
     def position(self, m: Machine, index: Value) -> int:
         name, kind = self.base.__name__, m.type_of(index)
@@ -148,7 +152,7 @@ class SequenceValue(ObjectValue):
     def concatenate(self, m: Machine, other: Value) -> Value:
         other = other.force(m)
         if not isinstance(other, SequenceValue) or not issubclass(m.type_of(other), self.base):
-            mine, kind = self.base.__name__, m.type_of(other).__name__
+            mine, kind = self.base.__name__, m.type_name(other)
             m.error(TypeError, f'can only concatenate {mine} (not "{kind}") to {mine}')
         return self.like(m, self.parts(m) + other.parts(m))
 
@@ -207,7 +211,8 @@ class TupleValue(SequenceValue):
 
     def constant(self, m: Machine) -> Any:
         if self.type_ is tuple:
-            return tuple([part.constant(m) for part in self.parts(m)])
+            with m.visiting(self):
+                return tuple([part.constant(m) for part in self.parts(m)])
         raise NotConstant
 
     def key(self, m: Machine) -> Any:

@@ -477,7 +477,7 @@ def map_add(m: Machine, f: Frame, arg: int) -> None:
 def list_extend(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
     if not m.iterable(value):
-        name = m.type_of(value).__name__
+        name = m.type_name(value)
         m.error(TypeError, f"Value after * must be an iterable, not {name}")
     f.stack[-arg].extend(m, value)
 
@@ -492,7 +492,7 @@ def set_update(m: Machine, f: Frame, arg: int) -> None:
 def dict_update(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
     if m.find_attr(value, "keys") is None:
-        m.error(TypeError, f"{m.type_of(value).__name__!r} object is not a mapping")
+        m.error(TypeError, f"{m.type_name(value)!r} object is not a mapping")
     f.stack[-arg].update(m, value)
 
 
@@ -502,7 +502,7 @@ def dict_merge(m: Machine, f: Frame, arg: int) -> None:
     whole = f.stack[-arg]
     function = m.callee_name(f.stack[-arg - 2 - m.null_above])
     if m.find_attr(value, "keys") is None:
-        name = m.type_of(value).__name__
+        name = m.type_name(value)
         m.error(TypeError, f"{function} argument after ** must be a mapping, not {name}")
     for key, item in whole.items_of(m, value):
         if key in whole.storage:
@@ -545,7 +545,7 @@ def unpack(m: Machine, f: Frame, count: int) -> None:
 
 def unpack_iterable(m: Machine, value: Value, count: int) -> list[Value]:
     if not m.iterable(value):
-        m.error(TypeError, f"cannot unpack non-iterable {m.type_of(value).__name__} object")
+        m.error(TypeError, f"cannot unpack non-iterable {m.type_name(value)} object")
     iterator, items = m.iter(value), []
     for _ in range(count):
         found = m.next(iterator)
@@ -562,7 +562,7 @@ def unpack_ex(m: Machine, f: Frame, arg: tuple[int, int]) -> None:
     before, after = arg
     value = f.stack.pop()
     if not m.iterable(value):
-        m.error(TypeError, f"cannot unpack non-iterable {m.type_of(value).__name__} object")
+        m.error(TypeError, f"cannot unpack non-iterable {m.type_name(value)} object")
     items = list(m.iterate(value))
     if len(items) < before + after:
         m.error(ValueError, "not enough values to unpack (expected at least"

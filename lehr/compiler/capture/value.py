@@ -243,7 +243,8 @@ class Const(Value):
     @slot("__mod__")
     def modulo(self, m: Machine, other: Value) -> Value:
         """`%`: formatting for text."""
-        shadow = m.format_arguments(other) if type(self.value) in (str, bytes) else m.stand_in(other)
+        text = type(self.value) in (str, bytes)
+        shadow = m.format_arguments(other) if text else m.stand_in(other)
         return m.fresh(m.native_op(type(self.value).__mod__, self.value, shadow))
 
     @slot("__iter__")

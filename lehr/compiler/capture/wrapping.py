@@ -351,5 +351,6 @@ FRESH: dict[type, Callable[[Any, Any], Value]] = {
     dict: fresh_dict,
     set: lambda m, real: SetValue(set, {m.raw_key(x, None) for x in real}),
     frozenset: lambda m, real: SetValue(frozenset, {m.raw_key(x, None) for x in real}),
+    type(iter(int, 1)): lambda m, real: m.iter(m.list_value([m.fresh(x) for x in real])),
     slice: lambda m, real: SliceValue([m.fresh(x) for x in (real.start, real.stop, real.step)]),
 }
