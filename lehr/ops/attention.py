@@ -120,7 +120,7 @@ def forward(np, q, k, v, mask, scale, causal, p, seed, offset):
     return out, lse
 
 
-def backward(np, g, q, k, v, out, lse, mask, scale, causal, p, seed, offset):
+def backward(np, g, q, k, v, out, lse, rise, mask, scale, causal, p, seed, offset):
     batch = tuple(lse.shape[:-1])
     rows, columns = q.shape[-2], k.shape[-2]
     q, k, v, mask = _expanded(np, batch, q, k, v, _mask(np, mask, rows, columns))
@@ -128,15 +128,16 @@ def backward(np, g, q, k, v, out, lse, mask, scale, causal, p, seed, offset):
     if not g.size or not columns:
         return dq, dk, dv
     delta = (g * out).sum(-1, keepdims=True)
+    delta = delta if rise is None else delta - rise[..., None]
     for lead, low, high, width in _blocks(batch, rows, columns, causal):
         s = _scores(q, k, mask, scale, causal, lead, low, high, width)
         s -= lse[lead][..., low:high, None]
         np.exp(s, out=s)
         keep = _keep(q.dtype, p, seed, offset, batch, rows, columns, lead, low, high, width)
-        rise = g[lead][..., low:high, :]
+        up = g[lead][..., low:high, :]
         dv[lead][..., :width, :] += np.matmul((s if keep is None else s * keep).swapaxes(-1, -2),
-                                              rise)
-        ds = np.matmul(rise, v[lead][..., :width, :].swapaxes(-1, -2))
+                                              up)
+        ds = np.matmul(up, v[lead][..., :width, :].swapaxes(-1, -2))
         if keep is not None:
             ds *= keep
         ds -= delta[lead][..., low:high, :]
@@ -201,7 +202,7 @@ class attention:
     `causal` hides columns above the diagonal from the top left. `p`: dropout of the probabilities.
     """
 
-    kind, rule, where, amp, nondiff = EXTERN, _rule, "", "lower", (1,)
+    kind, rule, where, amp = EXTERN, _rule, "", "lower"
     tolerance = {"float32": (1e-5, 1e-5), "float64": (1e-12, 1e-12), "float16": (1e-2, 5e-3),
                  # the probabilities are rounded before the second product
                  "bfloat16": (6e-2, 3e-2)}
@@ -226,18 +227,24 @@ class attention:
 
     def vjp(F, g, out, q, k, v, mask, scale, causal, p, seed, offset):
         y, lse = out
+        gy, rise = g
         made = []
+
+        def given():  # only the second result may have a gradient
+            return F.full(y.shape, 0.0, dtype=y.dtype, device=y.device) if gy is None else gy
 
         def part(i):
             if not made:
-                made.extend(F.attention_grad(g[0], q, k, v, y, lse, mask, scale, causal, p, seed,
+                made.extend(F.attention_grad(given(), q, k, v, y, lse, rise, mask, scale, causal,
+                                             p, seed,
                                              offset))
             return made[i]
 
         def of_mask():
             if mask is None or mask.dtype is dt.bool_:
                 return None
-            return _score_grad(F, g[0], q, k, v, y, lse, mask, scale, causal, p, seed, offset)[0]
+            return _score_grad(F, given(), q, k, v, y, lse, rise, mask, scale, causal, p, seed,
+                               offset)[0]
         return lambda: part(0), lambda: part(1), lambda: part(2), of_mask
 
     def samples(s):
@@ -254,7 +261,7 @@ class attention:
     dtypes = "float half"
 
 
-def _score_grad(F, g, q, k, v, out, lse, mask, scale, causal, p, seed, offset):
+def _score_grad(F, g, q, k, v, out, lse, rise, mask, scale, causal, p, seed, offset):
     """Gradient of the scores, and the probabilities after dropout; in float32 for half precision.
     """
     wide = q.dtype.wide
@@ -262,24 +269,26 @@ def _score_grad(F, g, q, k, v, out, lse, mask, scale, causal, p, seed, offset):
     probs = F.exp(s - F.unsqueeze(lse, -1))
     dp = _drop(F, _product(F, g, F.transpose(v, -2, -1)), p, seed, offset)
     delta = F.sum(cast(F, g, wide) * cast(F, out, wide), -1, True)
+    delta = delta if rise is None else delta - F.unsqueeze(rise, -1)
     return probs * (dp - delta), _drop(F, probs, p, seed, offset)
 
 
 @op("attention_grad(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: "
-    "Tensor, mask: Tensor | None, scale: float, causal: bool, p: float, seed: Scalar = 0, "
-    "offset: Scalar = 0) -> tuple[Tensor, Tensor, Tensor]")
+    "Tensor, rise: Tensor | None, mask: Tensor | None, scale: float, causal: bool, p: float, "
+    "seed: Scalar = 0, offset: Scalar = 0) -> tuple[Tensor, Tensor, Tensor]")
 class attention_grad:
-    """Gradients of `attention`'s query, key and value, over the broadcast batch."""
+    """Gradients of `attention`'s query, key and value, over the broadcast batch, from those of its
+    results (`grad` of out, `rise` of lse)."""
 
     kind, where, tolerance = EXTERN, "", attention.tolerance
     eager = backward
 
-    def rule(g, q, k, v, out, lse, mask, scale, causal, p, seed=0, offset=0):
+    def rule(g, q, k, v, out, lse, rise, mask, scale, causal, p, seed=0, offset=0):
         batch, device = tuple(lse.shape[:-1]), device_of((g, q, k, v))
         return tuple(Spec((*batch, *t.shape[-2:]), t.dtype, device) for t in (q, k, v))
 
-    def decomp(F, g, q, k, v, out, lse, mask, scale, causal, p, seed, offset):
-        ds, probs = _score_grad(F, g, q, k, v, out, lse, mask, scale, causal, p, seed, offset)
+    def decomp(F, g, q, k, v, out, lse, rise, mask, scale, causal, p, seed, offset):
+        ds, probs = _score_grad(F, g, q, k, v, out, lse, rise, mask, scale, causal, p, seed, offset)
         ds = cast(F, ds * scale, q.dtype)
         return (F.matmul(ds, k), F.matmul(F.transpose(ds, -2, -1), q),
                 F.matmul(F.transpose(cast(F, probs, g.dtype), -2, -1), g))
@@ -289,7 +298,7 @@ class attention_grad:
         for mask, causal, p in ((None, False, 0.0), (s.b(5, 6), True, 0.0), (None, False, 0.25)):
             q_, k_, v_ = (t.astype(numpy.float32) for t in (q, k, v))
             y, lse = forward(numpy, q_, k_, v_, mask, 0.5, causal, p, 7, 11)
-            yield s(g, q, k, v, y.astype(q.dtype), lse.astype(s.floating.wide.np), mask, 0.5,
+            yield s(g, q, k, v, y.astype(q.dtype), lse.astype(s.floating.wide.np), None, mask, 0.5,
                     causal,
                     p, 7, 11)
     dtypes = "float half"

@@ -90,7 +90,7 @@ class nll_rows:
 
     def vjp(F, g, out, x, target, weight, ignore):
         safe, valid = _safe(F, target, ignore)
-        scale = -_row_weight(F, safe, valid, weight, g.dtype) * g
+        scale = F.where(valid, -_row_weight(F, safe, valid, weight, g.dtype) * g, 0.0)
         shape, dtype, device = tuple(x.shape), g.dtype, g.device
 
         def scores():
@@ -177,7 +177,7 @@ class class_loss:
     sum exp. Both float32 for half precision.
     """
 
-    kind, where, nondiff, tolerance, dtypes = EXTERN, "", (1,), TOLERANCE, "float half"
+    kind, where, tolerance, dtypes = EXTERN, "", TOLERANCE, "float half"
 
     def rule(x, target, weight, ignore, smoothing):
         spec = Spec(tuple(x.shape[:-1]), x.dtype.wide, device_of((x, target, weight)))
@@ -221,9 +221,21 @@ class class_loss:
         return F.where(valid, loss, 0.0), lse
 
     def vjp(F, g, out, x, target, weight, ignore, smoothing):
-        rise, lse = g[0], out[1]
+        rise, rise_lse, lse = g[0], g[1], out[1]
+
+        def scores():
+            made = None
+            if rise is not None:
+                made = F.class_loss_grad(rise, x, lse, target, weight, ignore, smoothing)
+            if rise_lse is not None:
+                p = F.exp(cast(F, x, x.dtype.wide) - F.unsqueeze(lse, -1))
+                p = p * F.unsqueeze(rise_lse, -1)
+                made = p if made is None else made + p
+            return made
 
         def weights():
+            if rise is None:
+                return None
             safe, valid = _safe(F, target, ignore)
             wide = cast(F, x, x.dtype.wide)
             minus = F.unsqueeze(lse, -1) - wide
@@ -233,8 +245,7 @@ class class_loss:
                 even = F.unsqueeze(F.where(valid, rise, 0.0), -1) * smoothing / x.shape[-1]
                 made = made + F.sum(minus * even, tuple(range(x.ndim - 1)))
             return made
-        return (lambda: F.class_loss_grad(rise, x, lse, target, weight, ignore, smoothing), None,
-                weights)
+        return scores, None, weights
 
     def samples(s):
         yield s(s.f(5, 4), s.i(5, high=4), None, -100, 0.0)
@@ -504,8 +515,7 @@ class ctc_rows:
     The gradient is that of the scores before a log-softmax: exp(log_probs) minus the posterior.
     """
 
-    kind, host, where, nondiff, tolerance = HOST, True, "", (1,), TOLERANCE
-    dtypes = "float"
+    kind, host, where, tolerance, dtypes = HOST, True, "", TOLERANCE, "float"
 
     def rule(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
         steps, n, classes = log_probs.shape
@@ -545,6 +555,8 @@ class ctc_rows:
         return loss, made
 
     def vjp(F, g, out, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+        if g[1] is not None:
+            raise RuntimeError("the second derivative of ctc_loss is not implemented")
         return out[1] * F.reshape(g[0], (1, g[0].shape[0], 1)), None, None, None
 
     def samples(s):

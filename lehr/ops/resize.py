@@ -241,7 +241,7 @@ class interpolate:
         yield s(s.f(2, 3, 4, 5), (3, 2), mode="area")
         yield s(s.f(2, 3, 9, 8), (3, 5), mode="bilinear", antialias=True)
         yield s(s.f(2, 3, 9, 8), (4, 11), mode="bicubic", antialias=True)
-        yield s(s.f(2, 3, 41), 41 * 41)
+        yield s(s.f(2, 3, 41, dtype=dt.float32), 41 * 41)
         yield s.raises(ValueError, s.f(2, 3, 4))
         yield s.raises(ValueError, s.f(2, 3, 4), 3, 2.0)
         yield s.raises(NotImplementedError, s.f(2, 3, 4), 3, mode="bilinear")
