@@ -46,7 +46,13 @@ TABLE: dict[str, dict[str, str]] = {
     "lehr.special": {},
     "lehr.linalg": {},
     "lehr.fft": {},
-    "lehr.nn.functional": {},
+    "lehr.nn.functional": {
+        "lehr.nn.inplace":
+            "relu relu6 elu selu celu leaky_relu silu mish hardtanh hardsigmoid hardswish threshold",
+        "lehr.nn.noise":
+            "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu "
+            "gumbel_softmax scaled_dot_product_attention",
+    },
 }
 
 # Public module -> the word of `Op.where` whose functions it also holds, made from the op registry.

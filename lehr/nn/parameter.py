@@ -1,0 +1,102 @@
+"""Tensors that modules register when they are assigned: parameters and buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lehr.tensor.tensor import Tensor, TensorClass
+
+
+class MarkedClass(TensorClass):
+    """A tensor class that also takes in tensors of other classes that carry its mark."""
+
+    mark: str
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        return isinstance(instance, Tensor) and bool(instance.__dict__.get(cls.mark, False))
+
+
+def alias(cls: Any, data: Tensor, requires_grad: bool) -> Any:
+    """A leaf of class `cls` on the memory of `data`."""
+    t = object.__new__(cls)
+    t._storage, t.dtype, t._offset = data._storage, data.dtype, data._offset
+    t._shape, t._strides = data._shape, data._strides
+    t._np = t._key = t._meta = t._view = None
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+class Parameter(Tensor, metaclass=MarkedClass):
+    """A tensor that is a module's parameter when it is assigned to an attribute of the module.
+
+    data           the values, whose memory is shared
+    requires_grad  whether gradients are computed for it
+    """
+
+    mark = "_is_param"
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        if data is None:
+            data = Tensor.F.empty((0,))
+        if type(data) is Tensor or isinstance(data, cls):
+            return alias(cls, data, requires_grad)
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Cannot create a Parameter from an object of type "
+                            f"{type(data).__name__}: a tensor is expected")
+        made = data.detach().requires_grad_(requires_grad)
+        if type(made) is not type(data):
+            made = alias(type(data), made, requires_grad)
+        made._is_param = True
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        made = type(self)(self.detach().clone(), self.requires_grad)
+        memo[id(self)] = made
+        return made
+
+    def __reduce_ex__(self, proto: Any) -> Any:
+        data = alias(Tensor, self, False)
+        state = {k: v for k, v in self.__dict__.items() if k != "_watchers"}
+        if state:
+            return rebuild_with_state, (data, self.requires_grad, {}, state)
+        return rebuild, (data, self.requires_grad, {})
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+
+def rebuild(data: Tensor, requires_grad: bool, hooks: Any) -> Any:
+    """A pickled parameter again."""
+    return Parameter(data, requires_grad)
+
+
+def rebuild_with_state(data: Tensor, requires_grad: bool, hooks: Any, state: Any) -> Any:
+    """A pickled parameter with attributes of its own."""
+    made = Parameter(data, requires_grad)
+    made.__dict__.update(state)
+    return made
+
+
+class Buffer(Tensor, metaclass=MarkedClass):
+    """A tensor that is a module's buffer when it is assigned to an attribute of the module.
+
+    persistent  whether the module's state_dict holds it
+    """
+
+    mark = "_is_buffer"
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        if data is None:
+            data = Tensor.F.empty((0,))
+        made = alias(Tensor, data, data.requires_grad)
+        made._is_buffer = True
+        made.persistent = persistent
+        return made
+
+
+__all__ = ["Buffer", "Parameter", "rebuild"]
