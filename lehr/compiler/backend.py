@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 from lehr.base.options import Options
 from lehr.compiler.capture.entry import Compiled, Request
 from lehr.compiler.graph import interp
-from lehr.compiler.graph.ir import Graph, Value
+from lehr.compiler.graph.ir import Graph, Value, map_values
 from lehr.compiler.passes import partition
 from lehr.compiler.passes.functionalize import functionalize
+from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
 
 Runner = Callable[[Sequence[Any]], dict[str, tuple[Any, ...]]]
@@ -50,7 +52,26 @@ def reference(request: Request, options: Options) -> Compiled:
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
         found = interp.run(split.backward, [*state, *(t._array for t in tangents)])
         return tensors(found["grads"], request.grad_strides)
-    return Compiled(forward_joint, backward)
+    return Compiled(forward_joint, backward, functools.partial(replay, graph))
+
+
+def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of a functionalized joint graph, op by op on the tape: a derivative of a compiled
+    backward is asked for."""
+    known: dict[Value, Any] = dict(zip(graph.params, [*inputs, *tangents], strict=True))
+    for node in graph.nodes:
+        args = map_values(node.args, known.__getitem__)
+        if node.op.name == "read":
+            made: Any = args[0]
+        elif node.op.name == "number":
+            made = args[0].item() if isinstance(args[0], Tensor) else args[0]
+        else:
+            made = dispatch.call(node.op, args)
+        if len(node.results) == 1:
+            known[node.results[0]] = made[0] if isinstance(made, tuple) else made
+        else:
+            known.update(zip(node.results, made, strict=True))
+    return [known[v] for v in graph.results["grads"]]
 
 
 def collect(split: partition.Split, order: Sequence[Value], inputs: Sequence[Any],

@@ -29,7 +29,7 @@ from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.compiler.capture.value import Const, Value
 from lehr.compiler.graph.ir import Graph, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
-from lehr.tensor import autograd
+from lehr.tensor import autograd, node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
 
@@ -223,10 +223,15 @@ class Replay(Rebuilder):
             made._view = view
             return made
         made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
-        if twin._view is not None:
-            root = base if base._view is None else base._view.root
-            made._view = View(root, twin._view.chain, base._storage.version, twin._view.mode)
-            if root.requires_grad and twin._view.mode == "grad":
+        view = twin._view
+        if view is not None:
+            if base._view is None:
+                made._view = view.onto(base)
+            else:
+                outer = base._view
+                made._view = View(outer.root, (*outer.chain, *view.chain), outer.base, outer.skip,
+                                  base._storage.version, view.guarded)
+            if view.base is not None and base.requires_grad:
                 Tensor.rebased_view(made)
         return made
 
@@ -239,7 +244,7 @@ class Replay(Rebuilder):
         return value.real
 
 
-class Backward(autograd.Node):
+class Backward(node.Node):
     """The tape's node for a compiled call."""
 
     __slots__ = ()
@@ -319,7 +324,7 @@ class Entry:
     def _alive(self, t: Tensor) -> bool:
         """Whether the tensor's history can still be walked: backward inside the call has used it up."""
         fn = t.grad_fn
-        return fn is None or type(fn) is not autograd.Node or fn.args is not None
+        return fn is None or type(fn) is not node.Node or fn.args is not None
 
     def _seed(self, t: Tensor, value: GraphValue) -> Tensor:
         from lehr.compiler.capture.tracer import Traced
@@ -377,14 +382,14 @@ class Entry:
         order = {id(twins.twins[id(real)]): i for i, (_, real) in enumerate(twins.inputs)
                  if isinstance(real, Tensor)}
         reals = [inputs[order[id(t)]] for t in self.leaves]
-        node = Backward(None, [autograd.edge_of(t) for t in reals], max(len(self.roots), 1))
-        node.inputs = [autograd.Described(t._shape, t.dtype, t.device) for t in reals]
+        made = Backward(None, [node.edge_of(t) for t in reals], max(len(self.roots), 1))
+        made.inputs = [node.Described(t._shape, t.dtype, t.device) for t in reals]
         metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
         versions = tuple((t, t._storage.version) for t in inputs if isinstance(t, Tensor))
-        node.extra = (self.compiled, state if self.roots else None, inputs, metas, versions)
+        made.extra = (self.compiled, state if self.roots else None, inputs, metas, versions)
         for n, i in enumerate(self.roots):
             meta = outputs[i]._autograd()
-            meta.grad_fn, meta.index, meta.edge_version = node, n, 0
+            meta.grad_fn, meta.index, meta.edge_version = made, n, 0
         for i in self.spent:
             meta = outputs[i]._autograd()
             meta.grad_fn = Backward(None, [], 1)

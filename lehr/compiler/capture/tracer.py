@@ -331,7 +331,7 @@ class Tracer:
     def _strided(self, root: Tensor, t: Tensor) -> Tensor:
         made = dispatch.view(registry.get("as_strided"),
                              (root, list(t._shape), list(t._strides), t._offset))
-        made._view = made._view._replace(mode="detached")  # type: ignore[union-attr]
+        made._view = made._view.detached()  # type: ignore[union-attr]
         return made
 
     def number(self, key: Any, name: str, category: int, hint: Any) -> SymNumber:
