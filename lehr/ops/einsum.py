@@ -382,7 +382,7 @@ class linalg_matrix_power:
     """The n-th power of square matrices [.., m, m]; a negative n inverts first, 0 gives the
     identity."""
 
-    rule, where, aliases = _power_rule, "linalg", ("matrix_power", "Tensor.matrix_power")
+    rule, where = _power_rule, "linalg"
 
     def decomp(F: Any, x: Any, n: int) -> Any:
         if n == 0:
@@ -402,3 +402,13 @@ class linalg_matrix_power:
             yield s(s.f(2, 3, 3), n)
         yield s.raises(RuntimeError, s.f(2, 3), 2)
     dtypes = "float"
+
+
+@op("matrix_power(input: Tensor, n: int) -> Tensor")
+class matrix_power:
+    """`linalg.matrix_power` as a function and method."""
+
+    rule, dtypes, samples = _power_rule, "float", linalg_matrix_power.samples
+
+    def decomp(F, x, n):
+        return F.linalg_matrix_power(x, n)

@@ -329,7 +329,6 @@ class linalg_pinv:
     """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
-    aliases = ("pinverse", "Tensor.pinverse")
 
     def rule(x, atol=None, rtol=None, hermitian=False):
         shape = matrix("linalg.pinv", x)
@@ -367,6 +366,22 @@ def _pinv_grad(F, g, p, x):
     second = second - F.matmul(x, F.matmul(p, second))
     third = third - F.matmul(F.matmul(third, p), x)
     return second + third - first
+
+
+@op("pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor")
+class pinverse:
+    """`linalg.pinv` with singular values up to rcond times the largest counted as 0."""
+
+    tolerance, dtypes = TOLERANCE, "float"
+
+    def rule(x, rcond=1e-15):
+        return linalg_pinv.rule(x)
+
+    def decomp(F, x, rcond):
+        return F.linalg_pinv(x, rtol=rcond)
+
+    def samples(s):
+        yield s(s.f(4, 3))
 
 
 @op("linalg_matrix_rank(A: Tensor, *, atol: float | Tensor | None = None, rtol: float | Tensor | "

@@ -72,7 +72,7 @@ class linalg_inv:
     """The inverse of square matrices [.., n, n]; LinAlgError where there is none."""
 
     kind, host, rule, tolerance, dtypes = HOST, True, _squares("linalg.inv"), TOLERANCE, "float"
-    where, aliases = "linalg", ("inverse", "Tensor.inverse")
+    where = "linalg"
 
     def eager(np, x):
         try:
@@ -127,7 +127,7 @@ class linalg_det:
     """Determinants [..] of square matrices."""
 
     kind, host, tolerance, dtypes = HOST, True, TOLERANCE, "float"
-    where, aliases = "linalg", ("det", "Tensor.det")
+    where = "linalg"
 
     def rule(x):
         return typed(x, matrix("linalg.det", x, True)[:-2])
@@ -149,7 +149,7 @@ class linalg_slogdet:
     """The sign of the determinant and the logarithm of its absolute value."""
 
     kind, host, tolerance, nondiff, dtypes = HOST, True, TOLERANCE, (0,), "float"
-    where, aliases = "linalg", ("slogdet", "Tensor.slogdet")
+    where = "linalg"
 
     def rule(x):
         shape = matrix("linalg.slogdet", x, True)[:-2]
@@ -165,6 +165,29 @@ class linalg_slogdet:
     def samples(s):
         yield s(_well(s))
         yield s(_well(s, 2, 2, 3))
+
+
+def older(name, target, result="Tensor"):
+    """Declares `torch.name` and `Tensor.name`, what `torch.linalg` has under another name or place.
+    """
+    @op(f"{name}(input: Tensor) -> {result}")
+    class made:
+        rule, dtypes, tolerance, nondiff = target.rule, "float", TOLERANCE, target.nondiff
+        __doc__ = f"`{target.places[0]}` as a function and method."
+
+        def decomp(F, x):
+            out = getattr(F, target.name)(x)
+            return tuple(out) if isinstance(out, tuple) else out
+
+        def samples(s):
+            yield s(_well(s))
+            yield s.raises(RuntimeError, s.f(2, 3))
+    return made
+
+
+older("inverse", linalg_inv)
+older("det", linalg_det)
+older("slogdet", linalg_slogdet, "named(sign=Tensor, logabsdet=Tensor)")
 
 
 @op("logdet(input: Tensor) -> Tensor")

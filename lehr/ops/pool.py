@@ -221,7 +221,7 @@ class max_pool_grad:
         hit = F.reshape(places, ones) == flat
         return F.overlap(F.where(hit, F.reshape(g, ones), 0.0), size, stride, padding, dilation)
 
-    def vjp(F, g, out, grad, places, size, *rest):
+    def vjp(F, g, out, grad, places, size, kernel, stride, padding, dilation):
         flat = (*grad.shape[:2], numel(grad.shape[2:]))
         rows = F.reshape(g, (*g.shape[:2], numel(size)))
         return F.reshape(F.gather(rows, 2, F.reshape(places, flat)), tuple(grad.shape)), None
@@ -677,8 +677,8 @@ def _declare_unpool(n):
         made = list(output_size)[-n:]
         for have, want, b in zip(made, plain, s, strict=True):
             if not want - b < have < want + b:
-                raise ValueError(f'invalid output_size "{made}" (dim sizes must lie around {plain}, less '
-                                 f"than the stride {list(s)} away)")
+                raise ValueError(f'invalid output_size "{made}" (dim sizes must lie around '
+                                 f"{plain}, less than the stride {list(s)} away)")
         return made
 
     @op(f"max_unpool{n}d(input: Tensor, indices: Tensor, kernel_size: {sizes}, stride: {sizes} | "
