@@ -15,8 +15,8 @@ NAMES = ("relu", "relu6", "elu", "selu", "celu", "leaky_relu", "silu", "mish", "
 def _make(name: str) -> Callable[..., Any]:
     op = registry.get(name)
     bound = ", ".join(p.name for p in op.params)
-    space = {"_d": tuple(p.default for p in op.params), "_op": op, "_call": dispatch.call,
-             "_inplace": dispatch.inplace}
+    space = {"__name__": dispatch.__name__, "_d": tuple(p.default for p in op.params), "_op": op,
+             "_call": dispatch.call, "_inplace": dispatch.inplace}
     exec(f"def {name}({registry.header(op.signature)}, inplace=False):\n"
          f"    return (_inplace if inplace else _call)(_op, ({bound},))", space)
     made: Any = space[name]

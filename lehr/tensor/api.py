@@ -74,7 +74,8 @@ def _part(name: str, stem: str, form: str) -> Maker:
             continue
         texts.append(shown if p.default is p.empty else f"{shown}=_d[{i}]")
         values.append(f"{p.name}={shown}" if p.kind is p.KEYWORD_ONLY else shown)
-    space = {"_d": [p.default for p in params], "_run": parts.FUNCTIONS[stem], "_F": Tensor.F}
+    space = {"_d": [p.default for p in params], "_run": parts.FUNCTIONS[stem], "_F": Tensor.F,
+             "__name__": __name__}
     exec(f"def {name}({', '.join(texts)}):\n    return _run(_F, {', '.join(values)})", space)
     made = space[name]
     made.__doc__ = parts.FUNCTIONS[stem].__doc__
@@ -128,7 +129,8 @@ def _exact(name: str, op: Op, form: str) -> Maker:
     values = [f"_listed({q})" if p.variadic else q for p, q in zip(params, parts, strict=True)]
     bound = f"({', '.join(values)}{',' if values else ''})"
     space = {"_d": tuple(p.default for p in params), "_op": op, "_listed": listed,
-             "_call": dispatch.call, "_inplace": dispatch.inplace, "_out": write_out}
+             "_call": dispatch.call, "_inplace": dispatch.inplace, "_out": write_out,
+             "__name__": __name__}
     if form == "function" and "out" not in parts and "Tensor" in op.signature.results:
         star = "" if any(p.keyword or p.variadic for p in params) else "*, "
         text += f"{', ' if text else ''}{star}out=None"

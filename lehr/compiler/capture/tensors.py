@@ -43,7 +43,7 @@ def is_native(function: Any) -> bool:
     space = function.__globals__
     if "__wrapped__" in function.__dict__:  # a decorator of ours around a function of the user's
         return False
-    return "_op" in space and "_call" in space or is_native_module(space.get("__name__"))
+    return is_native_module(space.get("__name__"))
 
 
 class TensorFact(NamedTuple):
