@@ -1,3 +1,5 @@
 """Eager tensors: storage, dispatch, autograd, and the public functions and methods."""
 
-from lehr.tensor import api as api  # fills the op registry and binds it to tensors
+# The registry is filled and bound to tensors, and operators and indexing are put on the class.
+from lehr.tensor import api as api
+from lehr.tensor import index as index

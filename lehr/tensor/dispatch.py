@@ -1,8 +1,9 @@
-"""From a call to a result: interceptors, autocast, recording, and the interpreter in force.
+"""From a call to a result: autocast, recording, and the interpreter in force.
 
-`call(op, bound)` is the one way into an op. In eager mode the op's numpy kernel (or the compiled one-op kernel
-that `lehr.compiler.compile` put into the op's slot) runs; under a capture the same tensors are symbolic and the
-capture's graph grows instead. Views, layouts, versions and the tape are the same code in both.
+`call(op, bound)` is the one way into an op. In eager mode the op's numpy kernel (or the compiled
+one-op kernel that `lehr.compiler.compile` put into the op's slot) runs; under a capture the same
+tensors are symbolic and the capture's graph grows instead. Views, layouts, versions and the tape are
+the same code in both.
 """
 
 from __future__ import annotations
@@ -20,30 +21,50 @@ from lehr.tensor import autograd, kernel
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
 
+# How an op runs: on the storage of its argument, as its decomposition only, or by its kernel.
+ALIAS, PARTS, KERNEL = range(3)
+_ROUTES: dict[Op, int] = {}
+
+
+def route(op: Op) -> int:
+    if op.kind is VIEW and op.layout is not None:
+        made = ALIAS
+    elif op.kind is COMPOSITE and op.eager is None and op.vjp is None:
+        # A composite of views has to stay one: its parts share storage and check nothing themselves.
+        made = PARTS
+    else:
+        made = KERNEL
+    _ROUTES[op] = made
+    return made
+
 
 def call(op: Op, args: tuple[Any, ...]) -> Any:
     """Runs `op` on bound arguments in the interpreter in force."""
     state = STATE
-    if state.modes:
-        mode = state.modes[-1]
-        return mode.intercept(op, args)
-    if state.autocast is not None and op.amp is not None:
-        args = state.autocast(op, args)
-    tracer = state.tracer
-    if tracer is not None:
-        args = tracer.lift(op, args)
-    record = state.grad and op.nondiff is not True and _wants_grad(op, args)
-    if op.kind is VIEW and op.layout is not None:
+    tracer = None
+    if state.special:
+        if state.autocast is not None and op.amp is not None:
+            args = state.autocast(op, args)
+        tracer = state.tracer
+        if tracer is not None:
+            args = tracer.lift(op, args)
+    record = state.grad and op.nondiff is not True and wants_grad(op, args)
+    way = _ROUTES.get(op)
+    if way is None:
+        way = route(op)
+    if way is ALIAS:
         out = view(op, args)
+    elif way is PARTS or (record and op.vjp is None):
+        made = NotImplemented
+        if op.decomp is not None:
+            made = decompose(F, op, args, op.rule(*args))
+        if made is not NotImplemented:
+            return made
+        raise RuntimeError(f"derivative for {op.name} is not implemented")
     else:
-        # A composite of views has to stay one: its parts share storage and check nothing themselves.
-        composite = op.kind is COMPOSITE and op.eager is None and op.vjp is None
-        if composite or (record and op.vjp is None):
-            made = NotImplemented if op.decomp is None else decompose(F, op, args, op.rule(*args))
-            if made is not NotImplemented:
-                return made
-            raise RuntimeError(f"derivative for {op.name} is not implemented")
         out = tracer.emit(op, args) if tracer is not None else eager(op, args)
+        if state.inference:
+            mark(out)
     if record:
         autograd.record(op, args, out)
     return out
@@ -53,7 +74,15 @@ F = Functions(call)
 Tensor.F = F
 
 
-def _wants_grad(op: Op, args: tuple[Any, ...]) -> bool:
+def mark(out: Any) -> None:
+    """Results of inference mode are inference tensors."""
+    for t in out if isinstance(out, (tuple, list)) else (out,):
+        if isinstance(t, Tensor):
+            t._storage.inference = True
+
+
+def wants_grad(op: Op, args: tuple[Any, ...]) -> bool:
+    """Whether some tensor argument requires a gradient."""
     for i in op.signature.tensor_slots:
         a = args[i]
         if isinstance(a, Tensor):
@@ -66,64 +95,132 @@ def _wants_grad(op: Op, args: tuple[Any, ...]) -> bool:
     return False
 
 
-# Views that see their storage as another dtype.
-RETYPED = frozenset(("view_dtype", "view_as_real", "view_as_complex", "real", "imag"))
+# (view op, key of the input, its offset, arguments) -> (shape, strides, offset) of the result.
+_LAYOUTS: dict[Any, Any] = {}
 
 
 def view(op: Op, args: tuple[Any, ...]) -> Tensor:
     """A tensor on the storage of `args[0]`."""
     base = args[0]
-    assert op.layout is not None
-    shape, strides, offset = op.layout(*args)
-    spec_dtype = op.rule(*args).dtype if op.name in RETYPED else base.dtype
-    out = Tensor._make(base._storage, spec_dtype, tuple(shape), tuple(strides), offset)
+    rest = args[1:]
+    storage = base._storage
+    if storage.trace is None:
+        key = (op, base._key if base._key is not None else kernel.intern(base), base._offset, rest)
+        try:
+            found = _LAYOUTS.get(key)
+        except TypeError:  # a list among the arguments
+            rest = tuple([tuple(r) if type(r) is list else r for r in rest])
+            key = (op, key[1], base._offset, rest)
+            found = _LAYOUTS.get(key)
+        if found is None:
+            if len(_LAYOUTS) >= kernel.LIMIT:
+                _LAYOUTS.clear()
+            shape, strides, offset = op.layout(base, *rest)  # type: ignore[misc]
+            found = _LAYOUTS[key] = tuple(shape), tuple(strides), offset
+        shape, strides, offset = found
+    else:
+        shape, strides, offset = op.layout(base, *rest)  # type: ignore[misc]
+        shape, strides = tuple(shape), tuple(strides)
+    dtype = base.dtype
+    if op.name in RETYPED:
+        dtype = op.rule(*args).dtype
+    out = Tensor._make(storage, dtype, shape, strides, offset)
     parent = base._view
-    step = (op, args[1:])
-    mode = "detached" if op.nondiff else "grad" if STATE.grad else "no_grad"
-    if parent is not None and parent.mode != "grad":
-        mode = parent.mode if mode == "grad" else mode
-    root, chain = (base, (step,)) if parent is None else (parent.root, (*parent.chain, step))
-    out._view = View(root, chain, base._storage.version, mode)
+    step = (op, rest)
+    if op.nondiff:
+        root, chain = (base, (step,)) if parent is None else (parent.root, (*parent.chain, step))
+        out._view = View(root, chain, None, 0, storage.version, False)
+    elif parent is None:
+        out._view = View(base, (step,), base, 0, storage.version, not STATE.grad)
+    elif parent.base is None:
+        out._view = View(parent.root, (*parent.chain, step), base, len(parent.chain),
+                         storage.version, not STATE.grad)
+    else:
+        out._view = View(parent.root, (*parent.chain, step), parent.base, parent.skip,
+                         storage.version, parent.guarded or not STATE.grad)
     return out
 
 
-def inplace(op: Op, args: tuple[Any, ...]) -> Tensor:
+# View ops whose result has another dtype.
+RETYPED = frozenset(("view_dtype", "real", "imag", "view_as_real", "view_as_complex"))
+
+
+def inplace(op: Op, args: tuple[Any, ...]) -> Any:
     """`foo_`: the functional op, then a write of its result into the first argument."""
     target = args[0]
-    check_writable(target)
-    if STATE.tracer is not None:
-        target = STATE.tracer.lift(op, (target,))[0]
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{op.api}_(): argument 'self' must be Tensor, not {type(target).__name__}")
+    if op.kind is VIEW:
+        return relayout(op, args)
+    state = STATE
+    check_writable(target, state.grad and (target.requires_grad or wants_grad(op, args)))
+    if state.tracer is not None:
+        target = state.tracer.lift(op, (target,))[0]
         args = (target, *args[1:])
     made = call(op, args)
-    if tuple(made._shape) != tuple(target._shape):
-        raise RuntimeError(f"output with shape {list(target._shape)} doesn't match the broadcast shape "
-                           f"{list(made._shape)}")
+    if made._shape != target._shape:
+        raise RuntimeError(f"output with shape {list(target._shape)} doesn't match the broadcast "
+                           f"shape {list(made._shape)}")
     if made.dtype is not target.dtype and not can_cast(made.dtype, target.dtype):
         raise RuntimeError(f"result type {made.dtype} can't be cast to the desired output type "
                            f"{target.dtype}")
     assign(target, made)
-    return args[0]
+    return target
 
 
-def check_writable(target: Tensor) -> None:
-    """In-place writes that PyTorch refuses: leaves that require grad, overlapping memory."""
-    if any(st == 0 and n != 1 for n, st in zip(target._shape, target._strides, strict=True)):
-        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to "
-                           "a single memory location. Please clone() the tensor before performing the "
-                           "operation.")
-    if not STATE.grad or not target.requires_grad:
-        root = target._view.root if target._view is not None else None
-        if not STATE.grad or root is None or not root.requires_grad or target._view is None:
-            return
-        if target._view.mode == "no_grad":
-            raise RuntimeError("A view was created in no_grad mode and is being modified inplace with grad "
-                               "mode enabled. Make the view outside no_grad, or write inside no_grad.")
+def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
+    """`transpose_` and the like: the tensor itself gets another layout of the same memory."""
+    target = args[0]
+    if target.requires_grad and STATE.grad:
+        check_writable(target, True)
+    made = call(op, args)
+    if made is target:
+        return target
+    old = Tensor._make(target._storage, target.dtype, target._shape, target._strides, target._offset)
+    old._view = target._view
+    if made._meta is not None and made._meta.grad_fn is not None:
+        old._meta, target._meta = target._meta, made._meta
+    target._shape, target._strides, target._offset = made._shape, made._strides, made._offset
+    target._np = target._key = None
+    view = target._view = made._view
+    view.root = old if view.root is target else view.root
+    if view.base is target:
+        view.base = old if old._meta is not None else None
+    if target._meta is not None and target._meta.watchers is not None:
+        target._meta.watchers.touch()
+    return target
+
+
+def check_writable(target: Tensor, recorded: bool) -> None:
+    """In-place writes that PyTorch refuses: overlapping memory, leaves that require grad, views
+    made in no_grad mode, inference tensors outside inference mode."""
+    strides = target._strides
+    if 0 in strides and any(st == 0 and n != 1
+                            for n, st in zip(target._shape, strides, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation.")
+    if target._storage.inference and not STATE.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make "
+            "a clone to get a normal tensor before doing inplace update.See "
+            "https://github.com/pytorch/rfcs/pull/17 for more details.")
+    if not recorded:
         return
-    if target.is_leaf:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    if target._view is not None and target._view.mode == "grad" and target._view.root.is_leaf \
-            and target._view.root.requires_grad:
-        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place "
+    view = target._view
+    if view is not None and view.base is not None:
+        if view.guarded:
+            raise RuntimeError(
+                "A view was created in no_grad mode and is being modified inplace with grad mode "
+                "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. "
+                "You can clarify your code by moving both the view and the inplace either both "
+                "inside the no_grad block (if you don't want the inplace to be tracked) or both "
+                "outside (if you want the inplace to be tracked).")
+        if target.requires_grad and view.base.is_leaf:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
+                               "in-place operation.")
+    if target.requires_grad and target.is_leaf:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place "
                            "operation.")
 
 
@@ -137,7 +234,8 @@ def assign(target: Tensor, value: Tensor) -> None:
     elif target._storage.owner is not None:
         np.copyto(target._array, value._array)
     target._storage.version += 1
-    if STATE.grad and value.requires_grad:
+    if STATE.grad and ((value._meta is not None or value._view is not None) and value.requires_grad
+                       or target.requires_grad):
         autograd.rebase(target, value)
 
 
@@ -152,8 +250,8 @@ def eager(op: Op, args: tuple[Any, ...]) -> Any:
     device = plan.device
     if device is not CPU and device is not None:
         if device.type == "meta":
-            made = tuple([Tensor._empty_meta(s, strides)
-                          for s, strides in zip(plan.specs, plan.strides, strict=True)])
+            made = tuple([Tensor._empty_meta(s, r.strides)
+                          for s, r in zip(plan.specs, plan.results, strict=True)])
             return _named(op, made) if plan.several else made[0]
         slot = op.slots.get(device.type)
         if slot is None:

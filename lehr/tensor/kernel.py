@@ -1,12 +1,13 @@
 """CPU eager calls: an op's numpy kernel, with everything but the data worked out once.
 
-A `Plan` holds what rules and layouts say about a call: result types, strides, which arguments are cast to what.
-It depends on the arguments' types, shapes and strides alone and is remembered by them, so that a repeated call
-costs little more than its numpy kernel.
+A `Plan` holds what rules and layouts say about a call: result types, strides, which arguments are
+cast to what. It depends on the arguments' types, shapes and strides alone and is remembered by
+them, so that a repeated call costs little more than its numpy kernel.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -15,24 +16,56 @@ from lehr.base import dtype as dt
 from lehr.base.dtype import DType
 from lehr.ops import execute
 from lehr.ops.registry import Op
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 LIMIT = 8192
 NUMBERS = (int, float, complex, bool)
 
+# (shape, strides, dtype, device) -> a number that stands for it; numbers are never used again.
+_KEYS: dict[Any, int] = {}
+_numbers = itertools.count()
+
+
+def intern(t: Tensor) -> int:
+    """The number that stands for a tensor's type and layout."""
+    described = (t._shape, t._strides, t.dtype, t._storage.device)
+    key = _KEYS.get(described)
+    if key is None:
+        if len(_KEYS) >= LIMIT:
+            _KEYS.clear()
+        key = _KEYS[described] = next(_numbers)
+    t._key = key
+    return key
+
+
+class Result:
+    """One result of a planned call. `bytes`: its strides in bytes, None where any will do."""
+
+    __slots__ = ("bytes", "dtype", "key", "np", "shape", "strides")
+
+    def __init__(self, spec: Any, strides: tuple[int, ...]) -> None:
+        self.shape: tuple[int, ...] = tuple(spec.shape)
+        self.dtype: DType = spec.dtype
+        self.np = spec.dtype.np
+        self.strides = strides
+        self.bytes = tuple([s * self.np.itemsize for s in strides])
+        self.key: int | None = None
+
 
 class Plan:
-    """One remembered call. `fits`: (argument index, "one" | "many" | "number", dtype) conversions."""
+    """One remembered call. `fits`: (argument index, "one" | "many" | "number", dtype) conversions;
+    `own`: the kernel is lehr's own, so that it never comes back into the dispatcher."""
 
-    __slots__ = ("device", "fits", "op", "several", "shapes", "specs", "strides")
+    __slots__ = ("device", "fits", "op", "own", "results", "several", "specs")
 
     def __init__(self, op: Op, args: tuple[Any, ...], spec: Any, layout_of: Any) -> None:
         self.op = op
         self.several = type(spec) is tuple
         self.specs = spec if self.several else (spec,)
-        self.strides = [layout_of(op, s, args) for s in self.specs]
-        self.shapes = [tuple(s.shape) for s in self.specs]
+        self.results = [Result(s, layout_of(op, s, args)) for s in self.specs]
         self.device = self.specs[0].device if self.specs else None
+        self.own = op.module.startswith("lehr.ops.")
         compute = self.specs[0].compute if self.specs else None
         self.fits = tuple(_conversions(op, args, compute))
 
@@ -59,17 +92,17 @@ def plan(op: Op, args: tuple[Any, ...], layout_of: Any) -> Plan | None:
     """The plan of a call; None where it cannot be told without the data."""
     key: list[Any] = [op, dt.Default.dtype]
     for a in args:
-        kind = type(a)
         if isinstance(a, Tensor):
-            key.append((a._shape, a._strides, a.dtype, a._storage.device))
-        elif kind in (list, tuple):
-            key.append(tuple([(x._shape, x._strides, x.dtype, x._storage.device)
-                              if isinstance(x, Tensor) else x for x in a]))
+            key.append(intern(a) if a._key is None else a._key)
+        elif (kind := type(a)) is list or kind is tuple:
+            key.append(tuple([(intern(x) if x._key is None else x._key, Tensor)
+                              if isinstance(x, Tensor) else (x, type(x)) for x in a]))
             key.append(kind)
         else:
             key += (a, kind)
+    found = tuple(key)
     try:
-        made = _PLANS.get(tuple(key))
+        made = _PLANS.get(found)
     except TypeError:  # an unhashable argument
         return _fresh(op, args, layout_of)
     if made is None:
@@ -77,7 +110,7 @@ def plan(op: Op, args: tuple[Any, ...], layout_of: Any) -> Plan | None:
         if made is not None:
             if len(_PLANS) >= LIMIT:
                 _PLANS.clear()
-            _PLANS[tuple(key)] = made
+            _PLANS[found] = made
     return made
 
 
@@ -89,23 +122,38 @@ def _fresh(op: Op, args: tuple[Any, ...], layout_of: Any) -> Plan | None:
     return Plan(op, args, spec, layout_of)
 
 
-def run(made: Plan, args: Any) -> Any:
+def run(made: Plan, args: tuple[Any, ...]) -> Any:
     """The results of a planned call, as tensors."""
     op = made.op
-    values = [a._array if isinstance(a, Tensor) else
-              [x._array if isinstance(x, Tensor) else x for x in a] if type(a) in (list, tuple) else a
-              for a in args]
+    values = [(a._np if a._np is not None else a._array) if isinstance(a, Tensor) else
+              [x._array if isinstance(x, Tensor) else x for x in a] if type(a) in (list, tuple)
+              else a for a in args]
     if op.eager is None:
         out = execute.run(op, tuple(values), made.specs if made.several else made.specs[0])
     else:
         for i, how, want in made.fits:
             values[i] = _convert(values[i], how, want)
-        with np.errstate(all="ignore"):
-            out = op.eager(np, *values)
+        out = quietly(made, op.eager, values)
     if not made.several:
-        return finish(op, out, made.specs[0], made.shapes[0], made.strides[0], values)
-    return tuple([finish(op, o, s, shape, strides, values) for o, s, shape, strides in
-                  zip(out, made.specs, made.shapes, made.strides, strict=True)])
+        return finish(op, out, made.results[0], values)
+    return tuple([finish(op, o, r, values)
+                  for o, r in zip(out, made.results, strict=True)])
+
+
+def quietly(made: Plan, eager: Any, values: list[Any]) -> Any:
+    """Runs a kernel without numpy's warnings: NaN and infinity are results, not events.
+
+    Entering a prepared context costs a twentieth of `np.errstate`; it cannot be entered twice, which
+    happens when a finalizer calls an op in the middle of another one.
+    """
+    if made.own:
+        try:
+            return STATE.quiet.run(eager, np, *values)
+        except RuntimeError as error:
+            if "cannot enter context" not in str(error):
+                raise
+    with np.errstate(all="ignore"):
+        return eager(np, *values)
 
 
 def _convert(value: Any, how: str, want: DType | None) -> Any:
@@ -119,28 +167,36 @@ def _convert(value: Any, how: str, want: DType | None) -> Any:
             execute.wide(x) if want is None else execute.cast(x, want) for x in value]
 
 
-def finish(op: Op, a: Any, spec: Any, shape: tuple[int, ...], strides: tuple[int, ...],
-           inputs: list[Any]) -> Tensor:
-    """Wraps one result: right dtype, own memory, the given strides."""
+def finish(op: Op, a: Any, want: Result, inputs: list[Any]) -> Tensor:
+    """Wraps one result: right dtype, own memory, the planned strides."""
     if type(a) is not np.ndarray:
         a = np.asarray(a)
-    want = spec.dtype.np
-    if a.dtype != want:
+    if a.dtype is not want.np and a.dtype != want.np:
         with np.errstate(all="ignore"):
-            a = execute.cast(a, spec.dtype)
-    if a.shape != shape:
-        raise AssertionError(f"op {op.name}: eager made shape {a.shape}, its rule says {shape}")
+            a = execute.cast(a, want.dtype)
     if a.base is not None:
         a = _own(a, inputs)
-    size = a.itemsize
-    if a.strides != tuple([s * size for s in strides]) and a.size and any(
-            x != y * size for n, x, y in zip(shape, a.strides, strides, strict=True) if n != 1):
+    if a.strides != want.bytes or a.shape != want.shape:
+        return _laid(op, a, want)
+    t = Tensor._of(a, a, want.dtype, want.shape, want.strides)
+    t._key = want.key
+    if want.key is None:
+        want.key = intern(t)
+    return t
+
+
+def _laid(op: Op, a: Any, want: Result) -> Tensor:
+    """A result whose array has other strides than planned."""
+    shape, strides = want.shape, want.strides
+    if a.shape != shape:
+        raise AssertionError(f"op {op.name}: eager made shape {a.shape}, its rule says {shape}")
+    if a.size and any(x != y for n, x, y in zip(shape, a.strides, want.bytes, strict=True) if n != 1):
         extent = sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)]) + 1
         owner = np.empty(extent, a.dtype)
-        laid = np.ndarray(shape, a.dtype, owner.view(np.uint8), 0, tuple([s * size for s in strides]))
+        laid = np.ndarray(shape, a.dtype, owner.view(np.uint8), 0, want.bytes)
         laid[...] = a
-        return Tensor._of(owner, laid, spec.dtype, shape, strides)
-    return Tensor._of(a, a, spec.dtype, shape, strides)
+        return Tensor._of(owner, laid, want.dtype, shape, strides)
+    return Tensor._of(a, a, want.dtype, shape, strides)
 
 
 def _own(a: Any, inputs: list[Any]) -> Any:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from typing import Any
+
+import numpy as np
+
+# What takes a call off the short way through the dispatcher.
+SPECIAL = frozenset(("tracer", "autocast", "inference"))
 
 
 class State(threading.local):
@@ -13,10 +19,13 @@ class State(threading.local):
     inference  results are inference tensors (no version counter, never recorded)
     tracer     the capture in force: operations go to it instead of being run (None: eager)
     autocast   the autocast policy in force: (op, args) -> args (None: off)
-    modes      `TorchFunctionMode`-like interceptors, innermost last
+    modes      `TorchFunctionMode`s in force, innermost last
+    functions  which `__torch_function__`s act: 2 all, 1 those of modes, 0 none
     saved      (pack, unpack) pairs of `saved_tensors_hooks`, innermost last
     device     where new tensors go when no device is named (None: the CPU)
-    anomaly    remember where each node was recorded, and stop at NaN gradients
+    anomaly    remember where each node was recorded, and (with `check_nan`) stop at NaN gradients
+    special    whether any of SPECIAL is in force
+    quiet      a context in which numpy does not report NaN and overflow
     """
 
     grad = True
@@ -25,10 +34,21 @@ class State(threading.local):
     autocast: Any = None
     device: Any = None
     anomaly = False
+    check_nan = True
+    special = False
+    functions = 2
+    modes: tuple[Any, ...] = ()
+    saved: tuple[Any, ...] = ()
 
     def __init__(self) -> None:
-        self.modes: list[Any] = []
-        self.saved: list[Any] = []
+        self.quiet = contextvars.copy_context()
+        self.quiet.run(np.seterr, all="ignore")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in SPECIAL:
+            super().__setattr__("special", bool(self.tracer is not None or self.autocast is not None
+                                                or self.inference))
 
 
 STATE = State()

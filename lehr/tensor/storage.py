@@ -12,21 +12,39 @@ from lehr.base.device import CPU, Device
 class Storage:
     """Memory shared by a tensor and its views.
 
-    owner    the numpy array that keeps the memory alive (dense); None for captured and meta storages
-    version  counts in-place writes; autograd compares it with the count at saving time
-    owned    some `.grad` or user gradient already holds this memory: it must not become another `.grad`
+    owner      the numpy array that keeps the memory alive; None for captured and meta storages
+    version    counts in-place writes; autograd compares it with the count at saving time
+    origin     the storage whose memory this one shares under a version of its own (`x.data`)
     inference  made in inference mode: never recorded, written only there
-    trace    what a capture knows of it (None: real memory)
+    trace      what a capture knows of it (None: real memory)
     """
 
-    __slots__ = ("__weakref__", "_flat", "_ptr", "device", "inference", "owned", "owner", "trace", "version")
+    __slots__ = ("__weakref__", "_flat", "_origin", "_ptr", "device", "inference", "owner", "trace",
+                 "version")
 
     def __init__(self, owner: Any, device: Device = CPU, trace: Any = None) -> None:
         self.owner, self.device, self.trace = owner, device, trace
         self.version = 0
-        self.owned = self.inference = False
-        self._flat: Any = None
+        self.inference = False
+        self._flat = self._origin = None
         self._ptr = 0
+
+    @property
+    def origin(self) -> Storage:
+        return self if self._origin is None else self._origin
+
+    def twin(self) -> Storage:
+        """Another storage on the same memory, with its own version."""
+        made = Storage(self.owner, self.device, self.trace)
+        made._flat, made._ptr, made._origin = self._flat, self._ptr, self.origin
+        return made
+
+    def copy(self) -> Storage:
+        """A storage with a copy of the memory."""
+        return Storage(None if self.owner is None else self.flat.copy(), self.device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Storage, (None if self.owner is None else self.flat, self.device)
 
     @property
     def flat(self) -> Any:
@@ -34,8 +52,8 @@ class Storage:
         if self._flat is None:
             owner = self.owner
             if owner is None:
-                raise RuntimeError("this tensor has no memory: it is on the meta device or belongs to a "
-                                   "capture that is over")
+                raise RuntimeError("this tensor has no memory: it is on the meta device or belongs "
+                                   "to a capture that is over")
             dense = owner if owner.flags.c_contiguous else owner.transpose(
                 sorted(range(owner.ndim), key=lambda d: -owner.strides[d]))
             self._flat = dense.reshape(-1).view(np.uint8)
