@@ -71,12 +71,14 @@ class _Forward:
         self.nest, self.binds, self.used, self.move = nest, binds, used, move
         self.last: dict[Buffer, int] = {}    # the last store into a buffer
         self.stale: dict[Buffer, set[Buffer]] = {}
-        self.early: list[tuple[int, Buffer]] = []  # a store that must come before those into a buffer
+        self.early: list[tuple[int, Buffer]] = []  # stores that go before those into a buffer
         self.made: dict[Buffer, Store] = {}
         self.depth: dict[Expr, int] = {}
         self.again: dict[tuple[Store, Any], Expr | None] = {}
         self.phase: dict[Buffer, int] = {}
-        self.now = 0
+        self.now = self.at = 0
+        self.into: Buffer | None = None  # the store at hand: its buffer and index
+        self.place: tuple[Any, ...] = ()
         self.axes: tuple[Any, ...] = ()
 
     def stores(self) -> list[Store] | None:
@@ -88,7 +90,8 @@ class _Forward:
         phases: list[int] = []
         for n, entry in enumerate(entries):
             s = entry.store
-            self.at = n
+            self.at, self.into, self.place = n, s.buffer, s.idx
+            self.inherited: set[Buffer] = set()
             self.now += s.axes != self.axes
             self.axes = s.axes
             rewrite = Rewriter({}, self.load, self.binds.of, self.binds.fresh)
@@ -102,8 +105,9 @@ class _Forward:
                 self.phase[s.buffer] = self.now
                 # What the value loads and a store from here on replaces: outside this place the
                 # value may not be computed again.
-                self.stale[s.buffer] = {b for e in walk((value,)) if e.kind == "Load"
-                                        for b in (e.fields[0],) if self.last.get(b, -1) >= n}
+                later = {e.fields[0] for e in walk((value,)) if e.kind == "Load"
+                         and self.last.get(e.fields[0], -1) >= n}
+                self.stale[s.buffer] = later | self.inherited
         return _ordered(done, phases, self.early)
 
     def renamed(self, s: Store) -> Expr | None:
@@ -115,7 +119,7 @@ class _Forward:
         old = self.made.get(e.fields[0])
         if old is None or old.idx != e.fields[1] or old.axes != s.axes:
             return None
-        if self.used[old.buffer] > 1 or old.buffer.role != "arena":
+        if self.used[old.buffer] > 1 or old.buffer.role != "arena" or self.stale[old.buffer]:
             return None
         reads = sum(b is old.buffer for x in self.nest.entries for b, _ in x.loads)
         return old.value if reads == 1 else None
@@ -130,7 +134,10 @@ class _Forward:
         if idx == s.idx and self.phase[buffer] == self.now:  # one loop: computed once
             if not self.shallow(s.value) or (stale and not self.move):
                 return None
+            if self.into in stale and not self.in_place(s.value):
+                return None
             self.early += [(self.at, b) for b in stale]
+            self.inherited |= stale
             return s.value
         if stale:
             return None
@@ -140,6 +147,11 @@ class _Forward:
         if key not in self.again:
             self.again[key] = self.recomputed(s, idx)
         return self.again[key]
+
+    def in_place(self, e: Expr) -> bool:
+        """Whether what the store at hand replaces is loaded only at the very element replaced."""
+        return all(x.fields[1] == self.place for x in walk((e,))
+                   if x.kind == "Load" and x.fields[0] is self.into)
 
     def recomputed(self, s: Store, idx: Any) -> Expr | None:
         """The stored value at another place of the row, if that is cheap."""

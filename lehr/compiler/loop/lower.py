@@ -272,8 +272,10 @@ class _Lowering:
         shape = _shape(v)
         compute = (op.rule(*node.args).compute or _dtype(v)).wide
         buffer = self.memory_of(v)
-        idx, axes = grid(shape)
         along = dims_of(bound["dim"], len(shape))
+        order = [d for d in range(len(shape)) if d not in along] + list(along)
+        places, axes = grid([shape[d] for d in order])
+        idx = tuple(places[order.index(d)] for d in range(len(shape)))
         x = expr.const(0, compute) if empty(shape) else expr.cast(
             self.L.element(bound["input"], idx), compute)
         running = [a for d in along for a in axes if a.var is idx[d]]

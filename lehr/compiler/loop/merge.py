@@ -138,8 +138,9 @@ class Fit(NamedTuple):
     maps: tuple[Mapping[Any, Any] | None, Mapping[Any, Any] | None]
 
 
-def fit(a: Nest, b: Nest, i: int, j: int) -> Fit:
-    """The first i axes of a and j of b as common outer axes."""
+def fit(a: Nest, b: Nest, i: int, j: int) -> Fit | None:
+    """The first i axes of a and j of b as common outer axes; None where they cut the points in ways
+    that do not nest."""
     heads = a.outer[:i], b.outer[:j]
     if heads[0] == heads[1]:
         return Fit(heads[0], (i, j), (None, None))
@@ -147,14 +148,18 @@ def fit(a: Nest, b: Nest, i: int, j: int) -> Fit:
     outer = heads[fine]
     other = (a, b)[1 - fine]
     made = _mapped(outer, other, (i, j)[1 - fine])
+    if made is None:
+        return None
     return Fit(outer, (i, j), (None, made) if fine == 0 else (made, None))
 
 
-def _mapped(outer: tuple[Axis, ...], nest: Nest, cut: int) -> dict[Any, Any]:
+def _mapped(outer: tuple[Axis, ...], nest: Nest, cut: int) -> dict[Any, Any] | None:
     """The first `cut` axes as functions of `outer`; inner axes renamed so that none is in the
     way."""
     head = nest.outer[:cut]
     at = reshape_index([x.var for x in outer], [x.extent for x in outer], [x.extent for x in head])
+    if not all(_tame(e, {x.var for x in outer}) for e in at):
+        return None
     made = {x.var: e for x, e in zip(head, at, strict=True)}
     for k, x in enumerate(nest.outer[cut:]):
         made[x.var] = axis(f"i{len(outer) + k}", x.extent).var
@@ -163,6 +168,15 @@ def _mapped(outer: tuple[Axis, ...], nest: Nest, cut: int) -> dict[Any, Any]:
         for k, x in enumerate(e.store.axes):
             made[x.var] = axis(f"i{first + k}", x.extent).var
     return {v: e for v, e in made.items() if v is not e}
+
+
+def _tame(e: Any, axes: set[Any]) -> bool:
+    """Whether divisions are of single axes: others would be neither cheap nor provable."""
+    if isinstance(e, sym.FloorDiv | sym.Mod):
+        return len(sym.free(e.num) & axes) <= 1
+    parts = [f for f, _ in e.terms] if isinstance(e, sym.Sum) else (
+        e.factors if isinstance(e, sym.Product) else ())
+    return all(_tame(p, axes) for p in parts)
 
 
 def legal(a: Nest, b: Nest) -> Fit | str:
@@ -175,8 +189,10 @@ def legal(a: Nest, b: Nest) -> Fit | str:
     tried = 0
     for i, j in prefixes(a, b):
         found = fit(a, b, i, j)
-        why = _costly(a, b, i, j) or _crossing(a, b, found)
+        why = _costly(a, b, i, j) or ("axes do not nest" if found is None
+                                      else _crossing(a, b, found))
         if not why:
+            assert found is not None
             return found
         reason, tried = why, tried + 1
         if tried == 3:

@@ -36,10 +36,10 @@ def _greatest(*args: Any) -> Any:
 
 def extremes(e: Any) -> tuple[int, int] | None:
     """(least, greatest) value over the ranges of the variables, found by trying every point; None
-    where there are too many."""
+    where there are too many, or where ranges depend on each other."""
     free = sorted(sym.free(e), key=lambda v: v.name)
     ends = [sym.interval(v) for v in free]
-    if any(lo is None or hi is None for lo, hi in ends):
+    if any(lo is None or hi is None for lo, hi in ends) or any(v.bound is not None for v in free):
         return None
     if math.prod(hi - lo + 1 for lo, hi in ends) > LIMIT:  # type: ignore[operator]
         return None

@@ -253,10 +253,16 @@ class _Check:
         data = any(v in bound for i in s.idx for v in sym.free(i))
         if s.mode == "set" and not data:
             axes = scope - outer if s.buffer.role == "local" else scope
-            if outer and not injective(s.buffer, s.idx, axes):
+            answer = injective(s.buffer, s.idx, axes) if outer else True
+            if answer is False or (answer is None and not self.open(s)):
                 raise LoopError(f"the store into {s.buffer} may write an element twice")
         elif s.buffer.role == "local" and s.mode != "set":
             raise LoopError(f"a combining store into the local {s.buffer}")
+
+    def open(self, s: Store) -> bool:
+        """Whether sizes known only at run time stand in the way of a proof."""
+        free = frozenset().union(*map(sym.free, (*s.idx, *s.buffer.shape)))
+        return bool(self.symbols & (free | frozenset().union(*map(_bounds, s.idx))))
 
     def inside(self, b: Buffer, idx: Sequence[Any], masked: bool) -> None:
         if len(idx) != len(b.shape):
@@ -286,26 +292,27 @@ def _empty(b: Buffer) -> bool:
     return any(n == 0 for n in b.shape)
 
 
-def injective(b: Buffer, idx: Sequence[Any], axes: frozenset[Any]) -> bool:
+def injective(b: Buffer, idx: Sequence[Any], axes: frozenset[Any]) -> bool | None:
     """Whether different points of the axes store into different elements of `b`: the flat index is
-    a mixed-radix number of the axes that vary."""
+    a mixed-radix number of the axes that vary. None where that is not known."""
     if _empty(b):
         return True
     vary = {v for v in axes if sym.interval(v) != (0, 0)}
-    flat = linearize(idx, b.shape) if b.shape else 0
-    split = sym.affine(flat, vary)
+    if any(all(v not in sym.free(i) for i in idx) for v in vary):
+        return False
+    if vary <= {i for i in idx if isinstance(i, sym.Var)}:
+        return True
+    split = sym.affine(linearize(idx, b.shape), vary)
     if split is None:
-        return False
-    coeffs = split[0]
-    if any(v not in coeffs for v in vary):
-        return False
+        return None
+    rest = dict(split[0])
     reach: Any = 1
-    rest = dict(coeffs)
     while rest:
-        least = [v for v, c in rest.items() if prove_le(reach, c) is True
-                 and all(prove_le(c, other) is True for other in rest.values())]
+        least = [v for v, c in rest.items() if c == reach] or [
+            v for v, c in rest.items() if prove_le(reach, c) is True
+            and all(prove_le(c, other) is True for other in rest.values())]
         if not least:
-            return False
+            return None
         v = least[0]
         reach = reach + rest.pop(v) * _last(v)
     return True
