@@ -290,6 +290,7 @@ class Wraps(Base):
             none = value.real is None
             self.guard(value.source, "is" if none else "is not", None)
             return none
+        value = value.force(self)
         return isinstance(value, Const) and value.value is None
 
     # -- what native code gave back
