@@ -7,6 +7,7 @@ else (`nn`, `optim`, the user's code) is interpreted like any Python.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,15 +15,17 @@ from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.fact import FACTS
+from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue
-from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue
+from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue, ModuleValue
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.source import Source, const
 from lehr.compiler.capture.tracer import SymNumber, Tracer
 from lehr.compiler.capture.value import CONSTANT_SET, Const, Known, Value
 from lehr.compiler.graph.ir import Location
+from lehr.ops.registry import Functions
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -180,8 +183,10 @@ class Lower(Rebuilder):
             return self.function(value)
         if isinstance(value, ClassValue | Known):
             return value.real
-        if isinstance(value, TensorValue | NumberValue | NativeValue):
+        if isinstance(value, TensorValue | NumberValue | NativeValue | FaultValue):
             return value.rebuild(self)
+        if value.type_ is types.TracebackType:  # the third argument of an `__exit__` of ours
+            return None
         if value.real is not None and getattr(type(value.real), "__lehr_native__", False):
             return value.real
         return self.machine.stop("native-argument", f"{value.type_.__name__} object")
@@ -217,7 +222,8 @@ class TensorMachine(Machine):
         self.tracer = CaptureTracer(self, flat)
         self.lower = Lower(self)
         self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
-        self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native})
+        self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native,
+                               Functions: lambda m, real, source: NativeValue(real, source)})
 
     # -- what is native
 
@@ -302,6 +308,8 @@ class TensorMachine(Machine):
         value = value.force(self)
         if isinstance(value, NativeValue):
             return self.lifted(self.native_op(getattr, value.real, name))
+        if isinstance(value, ModuleValue) and value.real.__name__.split(".")[0] == "lehr":
+            hasattr(value.real, name)  # lazily resolved names come into being at their first use
         return super().getattr(value, name)
 
     def setattr(self, value: Value, name: str, new: Value | None) -> None:
