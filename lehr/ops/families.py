@@ -51,6 +51,7 @@ FAMILIES = (
     "complex",
     "window",
     "polynomial",
+    "optimize",
 )
 
 for _name in FAMILIES:

@@ -1,0 +1,73 @@
+"""Adam and its forms with one rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lehr.optim.optimizer import Optimizer, ParamsT
+from lehr.optim.rate import check, check_betas, count
+from lehr.tensor.tensor import Tensor
+from lehr.tensor.update import update
+
+
+class Adam(Optimizer):
+    """Adam (Kingma & Ba, 2014): p -= lr m^ / (sqrt(v^) + eps).
+
+    m and v are running means of g and g^2 (`betas`), m^ and v^ corrected for their start at 0; with
+    `amsgrad` v^ is the greatest so far. `weight_decay` joins the gradient, or with
+    `decoupled_weight_decay` shrinks p. `foreach`, `fused`, `capturable` and `differentiable` are
+    accepted; there is one implementation.
+    """
+
+    def __init__(self, params: ParamsT, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999),
+                 eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *,
+                 foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
+                 differentiable: bool = False, fused: bool | None = None,
+                 decoupled_weight_decay: bool = False) -> None:
+        check(lr=lr, eps=eps, weight_decay=weight_decay)
+        check_betas(betas)
+        super().__init__(params, dict(
+            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize,
+            foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused,
+            decoupled_weight_decay=decoupled_weight_decay))
+
+    def step(self, closure: Any = None) -> Any:
+        """One step; `closure` computes the loss again and returns it."""
+        return self._stepped(closure)
+
+    def _update(self) -> None:
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["step"] = count()
+                    state["exp_avg"] = Tensor.F.zeros_like(p)
+                    state["exp_avg_sq"] = Tensor.F.zeros_like(p)
+                    if group["amsgrad"]:
+                        state["max_exp_avg_sq"] = Tensor.F.zeros_like(p)
+                update("adam_step", (
+                    p, grad, state["exp_avg"], state["exp_avg_sq"],
+                    state["max_exp_avg_sq"] if group["amsgrad"] else None, state["step"], group["lr"],
+                    beta1, beta2, group["eps"], group["weight_decay"], group["decoupled_weight_decay"],
+                    group["maximize"]), (0, 2, 3, 4, 5))
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov & Hutter, 2017): p *= 1 - lr weight_decay first."""
+
+    def __init__(self, params: ParamsT, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999),
+                 eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, *,
+                 maximize: bool = False, foreach: bool | None = None, capturable: bool = False,
+                 differentiable: bool = False, fused: bool | None = None) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach,
+                         maximize=maximize, capturable=capturable, differentiable=differentiable,
+                         fused=fused, decoupled_weight_decay=True)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
