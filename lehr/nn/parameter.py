@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lehr.tensor import override
 from lehr.tensor.tensor import Tensor, TensorClass
 
 
@@ -37,6 +38,7 @@ class Parameter(Tensor, metaclass=MarkedClass):
     """
 
     mark = "_is_param"
+    __torch_function__ = override.disabled
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -89,6 +91,7 @@ class Buffer(Tensor, metaclass=MarkedClass):
     """
 
     mark = "_is_buffer"
+    __torch_function__ = override.disabled
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
