@@ -1,4 +1,5 @@
 """Makes the folder of programs importable."""
+
 import pathlib
 import sys
 

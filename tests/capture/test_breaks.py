@@ -1,4 +1,5 @@
 """Breaks: every code is reachable, explains itself, names the user's line, and restarts exactly."""
+
 import pathlib
 import re
 import sys
@@ -18,6 +19,7 @@ CAPTURE = pathlib.Path(breaks.__file__).parent
 def fresh_class():
     class Made:
         pass
+
     return Made
 
 
@@ -82,6 +84,7 @@ def cached(x):
 
 def lru():
     import functools
+
     return functools.lru_cache(cached)
 
 
@@ -98,6 +101,7 @@ def cyclic():
 class Swaps:
     def __init__(self):
         import threading
+
         self.lock = threading.Lock()
 
 
@@ -109,6 +113,7 @@ def started():
     def gen():
         yield 1
         yield 2
+
     g = gen()
     next(g)
     return g
@@ -116,7 +121,7 @@ def started():
 
 def look_at_traceback():
     try:
-        1 / 0
+        return 1 / 0
     except ZeroDivisionError as e:
         return e.__traceback__.tb_lineno
 
@@ -126,17 +131,32 @@ def write_opaque():
 
 
 TRIGGERS = {
-    "native-call": lambda: LOG("somewhere"), "native-method": lambda: SWAPS.lock.acquire(),
-    "native-new": lambda: bytearray(5), "native-result": lambda: re.compile("a").scanner("aa"),
-    "print": lambda: print("x"), "opaque-attribute": look_at_traceback, "opaque-write": write_opaque,
-    "async": lambda: coroutine(), "execute": lambda: eval("1"), "frame-access": lambda: sys._getframe(),
-    "traceback": lambda: ValueError().with_traceback(5), "generator-escape": started, "class-hook": hooked,
-    "class-write": lambda: setattr(Hooked, "__len__", lambda self: 1), "cyclic-tuple": cyclic,
-    "recursion": lambda: deep(100000), "cached-effects": lambda: CACHED(3), "unmodelled": lambda: repr(object()),
+    "native-call": lambda: LOG("somewhere"),
+    "native-method": lambda: SWAPS.lock.acquire(),
+    "native-new": lambda: bytearray(5),
+    "native-result": lambda: re.compile("a").scanner("aa"),
+    "print": lambda: print("x"),
+    "opaque-attribute": look_at_traceback,
+    "opaque-write": write_opaque,
+    "async": lambda: coroutine(),
+    "execute": lambda: eval("1"),
+    "frame-access": lambda: sys._getframe(),
+    "traceback": lambda: ValueError().with_traceback(5),
+    "generator-escape": started,
+    "class-hook": hooked,
+    "class-write": lambda: setattr(Hooked, "__len__", lambda self: 1),
+    "cyclic-tuple": cyclic,
+    "recursion": lambda: deep(100000),
+    "cached-effects": lambda: CACHED(3),
+    "unmodelled": lambda: repr(object()),
 }
 DIRECT = {
-    "fresh-class": run_fresh_class, "unknown-opcode": unknown_opcode, "interactive": interactive, "import-star": star,
-    "type-parameters": type_parameters, "halt": lambda: Machine(halt=1).run(deep, (1,)),
+    "fresh-class": run_fresh_class,
+    "unknown-opcode": unknown_opcode,
+    "interactive": interactive,
+    "import-star": star,
+    "type-parameters": type_parameters,
+    "halt": lambda: Machine(halt=1).run(deep, (1,)),
 }
 
 
@@ -159,7 +179,9 @@ def raised_codes():
     found = {}
     for path in CAPTURE.glob("*.py"):
         text = path.read_text()
-        codes = set(re.findall(r'\bstop\(\s*"([a-z-]+)"', text)) | set(re.findall(r'\brefuse\("([a-z-]+)"', text))
+        codes = set(re.findall(r'\bstop\(\s*"([a-z-]+)"', text)) | set(
+            re.findall(r'\brefuse\("([a-z-]+)"', text)
+        )
         found[path] = codes
     return found
 
@@ -174,7 +196,7 @@ def test_only_registered_codes_are_raised_and_all_are():
 
 def test_every_code_of_the_machine_itself_is_triggered_here():
     for path, codes in raised_codes().items():
-        if "lehr.tensor" not in path.read_text():     # what concerns tensors is tested with them
+        if "lehr.tensor" not in path.read_text():  # what concerns tensors is tested with them
             assert codes <= {*TRIGGERS, *DIRECT}, path
 
 
@@ -184,6 +206,7 @@ def test_a_break_names_the_users_lines():
 
     def outer():
         return inner("q")
+
     with pytest.raises(CaptureBreak) as caught:
         Machine().run(outer)
     places = caught.value.places
@@ -216,6 +239,7 @@ def test_a_restart_stops_before_the_instruction_that_broke():
             if i == 2:
                 total = LOG(total)
         return total
+
     xs = [0]
     first = broken(f, xs, 5)
     machine, frames = halted(f, first.count, xs, 5)
@@ -231,16 +255,18 @@ def test_a_restart_stops_before_the_instruction_that_broke():
 
 def test_the_halted_stack_is_laid_out_as_the_native_one():
     """At every instruction of a call with everything on the stack: as deep as the bytecode says."""
+
     def f(xs):
         for x in xs:
             try:
                 with Context():
-                    y = [x, max(x, 1 // x), *[v for v in (x, 2)]]
+                    y = [x, max(x, 1 // x), *[v + 0 for v in (x, 2)]]
             except ZeroDivisionError:
                 y = {"k": f"{x!r:>3}"}
             finally:
                 x = None
         return y
+
     machine = Machine()
     machine.capture(f, ([1, 0],))
     depths = bytecode.depths(bytecode.program(f.__code__))
@@ -250,7 +276,11 @@ def test_the_halted_stack_is_laid_out_as_the_native_one():
         frame = frames[0]
         if len(frames) == 1:
             assert len(frame.stack) == depths[frame.at], frame.program.instructions[frame.at]
-        markers |= {type(v) if v is not NULL else NULL for v in frame.stack if isinstance(v, (Handled, Lasti)) or v is NULL}
+        markers |= {
+            type(v) if v is not NULL else NULL
+            for v in frame.stack
+            if isinstance(v, (Handled, Lasti)) or v is NULL
+        }
     assert markers == {NULL, Handled, Lasti}
 
 
@@ -268,6 +298,7 @@ def test_halting_in_an_inner_frame_shows_all_frames():
 
     def outer(x):
         return inner(x) * 2
+
     machine = Machine()
     machine.capture(outer, (1,))
     depths = set()
@@ -286,6 +317,7 @@ def test_breaks_pass_through_handlers_of_the_program():
             return "swallowed"
         finally:
             COUNT.append("never")
+
     assert broken(f).code == "native-call"
     assert "never" not in COUNT
 
@@ -300,5 +332,6 @@ def test_a_machine_error_is_never_an_error_of_the_program():
             return x + 1
         except KeyError:
             return "hidden"
+
     with pytest.raises(KeyError, match="a bug"):
         Broken().run(f, (1,))

@@ -1,4 +1,5 @@
 """The dialect of the running Python: complete, and true to `dis`."""
+
 import dis
 import marshal
 import pathlib
@@ -11,9 +12,17 @@ import pytest
 from lehr.compiler.capture import bytecode, dialect
 
 CAPTURE = pathlib.Path(bytecode.__file__).parent
-ENDS = frozenset((
-    "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
-    "JUMP_BACKWARD_NO_INTERRUPT"))
+ENDS = frozenset(
+    (
+        "RETURN_VALUE",
+        "RETURN_CONST",
+        "RAISE_VARARGS",
+        "RERAISE",
+        "JUMP_FORWARD",
+        "JUMP_BACKWARD",
+        "JUMP_BACKWARD_NO_INTERRUPT",
+    )
+)
 SPECIAL = re.compile("INSTRUMENTED_.*|<.*>")
 
 
@@ -112,10 +121,13 @@ def test_the_standard_library_translates_with_the_native_stack_depths():
     assert seen > 5000
 
 
-@pytest.mark.parametrize("source", [
-    "def f(a, *b, c=1, **d):\n  x = [i for i in a if i]\n  return f(x, *b, k=c, **d)",
-    "def f(a):\n  with a as b:\n    try:\n      return b\n    finally:\n      del b",
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(a, *b, c=1, **d):\n  x = [i for i in a if i]\n  return f(x, *b, k=c, **d)",
+        "def f(a):\n  with a as b:\n    try:\n      return b\n    finally:\n      del b",
+    ],
+)
 def test_lines_and_offsets_match_dis(source):
     for code in codes(compile(source, "<s>", "exec")):
         found = bytecode.program(code)
@@ -136,6 +148,7 @@ def test_exception_table_matches_dis():
             raise
         finally:
             del a
+
     mine = bytecode.exception_table(sample.__code__)
     parsed = dis._parse_exception_table(sample.__code__)
     theirs = [(e.start, e.end, e.target, e.depth, e.lasti) for e in parsed]
@@ -157,4 +170,5 @@ def test_extended_arguments_and_jumps():
     stores = [i.arg for i in found.instructions if i.op == "STORE"]
     assert max(stores) == 300
     assert [i.arg for i in found.instructions if i.op == "JUMP_FALSE"] == sorted(
-        i.arg for i in found.instructions if i.op == "JUMP_FALSE")
+        i.arg for i in found.instructions if i.op == "JUMP_FALSE"
+    )

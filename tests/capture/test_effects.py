@@ -1,4 +1,5 @@
-"""Writes to objects that existed before the call: nothing happens until the replay, then all of it."""
+"""Writes to objects that existed before the call: nothing until the replay, then all of it."""
+
 import collections
 import copy
 import types
@@ -54,10 +55,22 @@ def setup():
     thing = Thing(n=1, items=shared, child=Thing(n=5), table={"a": [0]})
     counter = collections.Counter("aab")
     return types.SimpleNamespace(
-        nums=[1, 2, 3], same=shared, thing=thing, d={"a": 1, "b": 2}, nested={"x": {"y": [1]}},
-        s={1, 2, 3}, dq=collections.deque([1, 2, 3], maxlen=4), od=collections.OrderedDict(a=1, b=2, c=3),
-        dd=collections.defaultdict(list, k=[1]), slotted=Slotted(), tracked=Tracked(), items=Items([1]),
-        counter=counter, frozen=(1, [2]), grid=[[1, 2], [3, 4]])
+        nums=[1, 2, 3],
+        same=shared,
+        thing=thing,
+        d={"a": 1, "b": 2},
+        nested={"x": {"y": [1]}},
+        s={1, 2, 3},
+        dq=collections.deque([1, 2, 3], maxlen=4),
+        od=collections.OrderedDict(a=1, b=2, c=3),
+        dd=collections.defaultdict(list, k=[1]),
+        slotted=Slotted(),
+        tracked=Tracked(),
+        items=Items([1]),
+        counter=counter,
+        frozen=(1, [2]),
+        grid=[[1, 2], [3, 4]],
+    )
 
 
 def w_append(w):
@@ -253,6 +266,7 @@ def w_through_closure(w):
         nonlocal n
         n += x
         w.nums.append(n)
+
     for i in range(3):
         add(i)
     return n
@@ -279,16 +293,19 @@ def w_generator_writes(w):
         for i in range(3):
             w.nums.append(i)
             yield i
-    return list(zip(gen(), "ab")), w.nums
+
+    return list(zip(gen(), "ab", strict=False)), w.nums
 
 
 def w_context_manager(w):
     class Guard:
         def __enter__(self):
             w.nums.append("enter")
+
         def __exit__(self, *a):
             w.nums.append("exit")
             return True
+
     with Guard():
         w.nums.append("body")
         raise ValueError
@@ -340,6 +357,7 @@ def w_delete_and_recreate(w):
 def w_store_function(w):
     def f(x):
         return x + len(w.nums)
+
     w.thing.f = f
     w.d["f"] = f
     w.nums.append(1)
@@ -357,10 +375,16 @@ def picture(value, seen=None):
         return value
     seen[id(value)] = len(seen)
     if isinstance(value, (list, tuple, collections.deque)):
-        return [type(value).__name__, *[picture(v, seen) for v in value],
-                picture(getattr(value, "__dict__", None), seen)]
+        return [
+            type(value).__name__,
+            *[picture(v, seen) for v in value],
+            picture(getattr(value, "__dict__", None), seen),
+        ]
     if isinstance(value, dict):
-        return [type(value).__name__, *[(picture(k, seen), picture(v, seen)) for k, v in value.items()]]
+        return [
+            type(value).__name__,
+            *[(picture(k, seen), picture(v, seen)) for k, v in value.items()],
+        ]
     if isinstance(value, (set, frozenset)):
         return sorted(map(str, value))
     if isinstance(value, types.FunctionType):
@@ -414,6 +438,7 @@ def test_replay_leaves_the_world_as_a_native_run_does(case):
         if outcome.fault is not None:
             raise rebuilder(outcome.fault)
         return rebuilder(outcome.value)
+
     assert (attempt(result), world(second)) == native
 
 
@@ -425,6 +450,7 @@ def test_identity_is_kept_across_result_and_effects():
         w.thing.new = new
         w.d["new"] = new
         return new, w.nums
+
     new, nums = Machine().run(f, (w,))
     assert w.thing.new is new and w.d["new"] is new and nums is w.nums
 
@@ -433,7 +459,12 @@ def test_effects_are_in_program_order():
     w = setup()
     machine = Machine()
     machine.capture(w_nested, (w,))
-    assert [e.kind for e in machine.effects] == ["list.append", "dict.setitem", "dict.setitem", "list.append"]
+    assert [e.kind for e in machine.effects] == [
+        "list.append",
+        "dict.setitem",
+        "dict.setitem",
+        "list.append",
+    ]
 
 
 def test_objects_made_by_the_program_leave_no_effects():
@@ -444,6 +475,7 @@ def test_objects_made_by_the_program_leave_no_effects():
         t = Thing(n=1)
         t.bump()
         return d
+
     machine = Machine()
     machine.capture(f)
     assert machine.effects == []

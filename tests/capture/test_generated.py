@@ -1,4 +1,5 @@
 """Random programs from a grammar, run natively and by the machine."""
+
 import random
 
 import pytest
@@ -8,6 +9,9 @@ from lehr.compiler.capture.machine import Machine
 
 SEEDS = range(160)
 NAMES = ["a", "b", "c", "d"]
+FUNCTIONS = "len str bool repr abs list sum type sorted hash_ tuple".split()
+ITERABLES = ["range(3)", "list(xs)", "'xy'", "list(ds)", "gen(3)"]
+ERRORS = ["Exception", "TypeError", "(ValueError, KeyError)", "ZeroDivisionError"]
 
 
 class Writer:
@@ -28,7 +32,16 @@ class Writer:
 
     def expr(self, depth=0):
         if depth > 3 or self.r.random() < 0.25:
-            return self.pick(self.r.choice(NAMES), self.number(), self.number(), self.number(), "'s'", "None", "xs", "ds")
+            return self.pick(
+                self.r.choice(NAMES),
+                self.number(),
+                self.number(),
+                self.number(),
+                "'s'",
+                "None",
+                "xs",
+                "ds",
+            )
         e = lambda: self.expr(depth + 1)
         kind = self.r.randrange(20)
         if kind < 4:
@@ -46,9 +59,10 @@ class Writer:
         if kind == 9:
             return f"{{{self.pick(repr('k'), '1', '(1, 2)')}: {e()}}}"
         if kind == 10:
-            return f"[v for v in {self.pick('xs', 'range(4)', repr('ab'))} if {self.pick('v', 'v != 1', 'True')}]"
+            source, test = self.pick("xs", "range(4)", "'ab'"), self.pick("v", "v != 1", "True")
+            return f"[v for v in {source} if {test}]"
         if kind == 11:
-            return f"{self.pick('len', 'str', 'bool', 'repr', 'abs', 'list', 'sum', 'type', 'sorted', 'hash_', 'tuple')}({e()})"
+            return f"{self.pick(*FUNCTIONS)}({e()})"
         if kind == 12:
             return f"{e()}[{self.pick('0', '-1', '1:', '::2', self.number(), repr('k'))}]"
         if kind == 13:
@@ -84,8 +98,15 @@ class Writer:
         elif kind == 4:
             self.emit(f"log.append({self.expr()})")
         elif kind == 5:
-            self.emit(self.pick(f"xs.append({self.expr()})", f"ds[{self.pick(repr('k'), '1', 'a')}] = {self.expr()}", "xs.pop()",
-                                f"xs[:1] = {self.expr()}", f"a, *b = {self.expr()}"))
+            self.emit(
+                self.pick(
+                    f"xs.append({self.expr()})",
+                    f"ds[{self.pick(repr('k'), '1', 'a')}] = {self.expr()}",
+                    "xs.pop()",
+                    f"xs[:1] = {self.expr()}",
+                    f"a, *b = {self.expr()}",
+                )
+            )
         elif kind == 6 and self.loops:
             self.emit(f"if {self.expr()}: {self.pick('break', 'continue')}")
         elif kind in (6, 7, 8):
@@ -95,14 +116,14 @@ class Writer:
                 self.emit("else:")
                 self.block(budget)
         elif kind in (9, 10):
-            self.emit(f"for {self.pick('a', 'i', 'c')} in {self.pick('range(3)', 'list(xs)', repr('xy'), 'list(ds)', 'gen(3)')}:")
+            self.emit(f"for {self.pick('a', 'i', 'c')} in {self.pick(*ITERABLES)}:")
             self.loops += 1
             self.block(budget)
             self.loops -= 1
         elif kind in (11, 12, 13):
             self.emit("try:")
             self.block(budget)
-            self.emit(f"except {self.pick('Exception', 'TypeError', '(ValueError, KeyError)', 'ZeroDivisionError')} as err:")
+            self.emit(f"except {self.pick(*ERRORS)} as err:")
             self.depth += 1
             self.emit("log.append((type(err).__name__, str(err)))")
             if self.r.random() < 0.2:

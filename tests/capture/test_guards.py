@@ -1,4 +1,5 @@
-"""Guards: asked for what is used and nothing else, and false whenever the captured run is not valid."""
+"""Guards: asked for what is used and nothing else, false when the captured run is not valid."""
+
 import copy
 import types
 
@@ -43,8 +44,11 @@ def facts(function, *args, **kwargs):
 
 
 def named(machine, builtin=False):
-    return {(f.source.name(), f.kind) for f in machine.guards()
-            if builtin or not (f.source.name() in dir(__builtins__) or f.kind == "absent")}
+    return {
+        (f.source.name(), f.kind)
+        for f in machine.guards()
+        if builtin or not (f.source.name() in dir(__builtins__) or f.kind == "absent")
+    }
 
 
 def hold(machine, arguments):
@@ -65,6 +69,7 @@ def test_unused_arguments_get_no_guard():
 def test_numbers_are_guarded_by_value_only_when_computed_with():
     def f(n, kept):
         return n + 1, kept
+
     assert ("n", "equals") in named(facts(f, 3, 4))
     assert not any(name == "kept" for name, _ in named(facts(f, 3, 4)))
 
@@ -72,13 +77,18 @@ def test_numbers_are_guarded_by_value_only_when_computed_with():
 def test_a_list_is_guarded_by_length_and_its_items_by_use():
     def f(xs):
         return xs[1] + 1, xs
+
     assert {n for n in named(facts(f, [5, 6, 7])) if n[0].startswith("xs")} == {
-        ("xs", "type"), ("xs", "len"), ("xs[1]", "equals")}
+        ("xs", "type"),
+        ("xs", "len"),
+        ("xs[1]", "equals"),
+    }
 
 
 def test_a_dict_entry_is_guarded_alone():
     def f(d):
         return d["a"] + 1, d.get("zz"), "q" in d
+
     machine = facts(f, {"a": 1, "b": 2})
     found = {n for n in named(machine, builtin=True) if n[0].startswith("d")}
     assert found >= {("d", "type"), ("d['a']", "equals"), ("d", "absent")}
@@ -88,6 +98,7 @@ def test_a_dict_entry_is_guarded_alone():
 def test_iterating_a_dict_guards_its_keys():
     def f(d):
         return list(d)
+
     assert ("d", "keys") in named(facts(f, {"a": 1}))
 
 
@@ -96,6 +107,7 @@ def test_attributes_are_named_as_the_user_writes_them():
 
     def f(self):
         return self.w + self.sub.w
+
     names = {f.source.name() for f in facts(f, layer).guards()}
     assert {"self", "self.w", "self.sub", "self.sub.w"} <= names
 
@@ -103,6 +115,7 @@ def test_attributes_are_named_as_the_user_writes_them():
 def test_none_checks_ask_only_for_that():
     def f(x):
         return 1 if x is None else 2
+
     assert {n for n in named(facts(f, 5)) if n[0] == "x"} == {("x", "is not")}
     assert {n for n in named(facts(f, None)) if n[0] == "x"} == {("x", "is")}
 
@@ -110,6 +123,7 @@ def test_none_checks_ask_only_for_that():
 def test_truth_asks_only_for_that():
     def f(x):
         return 1 if x else 2
+
     for value in (5, 0.0, "a", [], {"a": 1}):
         assert {k for n, k in named(facts(f, value)) if n == "x"} == {"truth"}
 
@@ -117,6 +131,7 @@ def test_truth_asks_only_for_that():
 def test_isinstance_asks_for_the_type():
     def f(x):
         return isinstance(x, int)
+
     assert {k for n, k in named(facts(f, 5)) if n == "x"} == {"type"}
 
 
@@ -124,6 +139,7 @@ def test_the_same_object_through_two_arguments_is_one_value():
     def f(a, b):
         a.append(1)
         return len(b)
+
     shared = [1]
     machine = facts(f, shared, shared)
     assert ("b", "alias") in named(machine)
@@ -134,6 +150,7 @@ def test_objects_taken_for_different_ones_must_stay_different():
     def f(a, b):
         a.append(1)
         return len(b)
+
     machine = facts(f, [1], [1])
     assert hold(machine, {"a": [1], "b": [1]})
     shared = [1]
@@ -141,6 +158,7 @@ def test_objects_taken_for_different_ones_must_stay_different():
 
     def g(a, b):
         return len(a) + len(b)
+
     assert hold(facts(g, [1], [1]), {"a": shared, "b": shared}), "without writes it does not matter"
 
 
@@ -148,6 +166,7 @@ def test_reads_and_writes_of_a_sub_object_keep_their_source():
     def f(d):
         for x in d["list"]:
             d["out"].append(x + 1)
+
     machine = facts(f, {"list": [1, 2], "out": []})
     assert ("d['list'][1]", "equals") in named(machine)
     assert [e.target.source.name() for e in machine.effects] == ["d['out']"] * 2
@@ -159,13 +178,25 @@ def test_guards_are_asked_once():
         for _ in range(50):
             t += n + xs[0]
         return t
+
     machine = facts(f, 3, [1])
     assert len(machine.guards()) < 15
 
 
 def world():
-    return {"cfg": Config(scale=5, sub=Config(), items=[1, 2], w=2), "xs": [1, 2, 3], "d": {"a": 1, "b": [1]}, "n": 4,
-            "s": "text", "layer": Layer(w=3, items=[1]), "flag": True, "t": (1, 2), "st": {1, 2}, "fn": double, "other": None}
+    return {
+        "cfg": Config(scale=5, sub=Config(), items=[1, 2], w=2),
+        "xs": [1, 2, 3],
+        "d": {"a": 1, "b": [1]},
+        "n": 4,
+        "s": "text",
+        "layer": Layer(w=3, items=[1]),
+        "flag": True,
+        "t": (1, 2),
+        "st": {1, 2},
+        "fn": double,
+        "other": None,
+    }
 
 
 def use(w, name):
@@ -198,7 +229,7 @@ def f_dict(d):
 
 
 def f_dict_iter(d):
-    return [k for k in d]
+    return [k + "" for k in d]
 
 
 def f_dict_missing(d):
@@ -324,7 +355,7 @@ def classes_restored():
 
 
 def call(function, w):
-    names = function.__code__.co_varnames[:function.__code__.co_argcount]
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
     arguments = {n: w[n] for n in names}
     try:
         return repr(function(**arguments)), arguments
@@ -337,10 +368,12 @@ def call(function, w):
 def test_a_changed_result_means_a_failed_guard(function, change):
     """Sound: where a change alters what a native run gives, some guard notices."""
     w = world()
-    names = function.__code__.co_varnames[:function.__code__.co_argcount]
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
     machine = facts(function, *[w[n] for n in names])
     assert hold(machine, {n: w[n] for n in names}), "guards hold for the call they were made from"
-    before, _ = call(function, copy.deepcopy({k: v for k, v in w.items() if k != "fn"}) | {"fn": w["fn"]})
+    before, _ = call(
+        function, copy.deepcopy({k: v for k, v in w.items() if k != "fn"}) | {"fn": w["fn"]}
+    )
     CHANGES[change](w)
     arguments = {n: w[n] for n in names}
     held = hold(machine, arguments)
@@ -353,7 +386,7 @@ def test_guards_are_not_too_strict():
     """Precise: most changes do not concern most functions, and their guards still hold."""
     kept = total = 0
     for function in FUNCTIONS:
-        names = function.__code__.co_varnames[:function.__code__.co_argcount]
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
         for change in list(CHANGES)[:32]:
             w = world()
             machine = facts(function, *[w[n] for n in names])
@@ -375,9 +408,10 @@ def test_expressions_read_what_read_reads():
         name = f"k{len(bound)}"
         bound[name] = obj
         return name
+
     seen = set()
     for function in FUNCTIONS:
-        names = function.__code__.co_varnames[:function.__code__.co_argcount]
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
         machine = facts(function, *[w[n] for n in names])
         arguments = {n: w[n] for n in names}
         for fact in machine.guards():
@@ -394,6 +428,7 @@ def test_closures_and_defaults_have_sources():
 
     def f(x, y=2, *, z=4):
         return x + y + z + scale + box[0]
+
     machine = facts(f, 1)
     names = {fact.source.name() for fact in machine.guards()}
     assert {"x", "f.__defaults__[0]", "f.__kwdefaults__['z']", "scale", "box[0]"} <= names

@@ -1,4 +1,5 @@
 """Small programs, each run natively and by the machine: same result, errors, lines and log."""
+
 import importlib
 import pathlib
 import re
@@ -31,9 +32,15 @@ def describe(error, depth=0):
         if str(HERE) in code.co_filename or code.co_filename.startswith("<generated"):
             lines.append((code.co_name, trace.tb_lineno))
         trace = trace.tb_next
-    return (type(error).__name__, ADDRESS.sub("@", str(error)), lines, describe(error.__cause__, depth + 1),
-            describe(error.__context__, depth + 1), error.__suppress_context__,
-            getattr(error, "__notes__", None))
+    return (
+        type(error).__name__,
+        ADDRESS.sub("@", str(error)),
+        lines,
+        describe(error.__cause__, depth + 1),
+        describe(error.__context__, depth + 1),
+        error.__suppress_context__,
+        getattr(error, "__notes__", None),
+    )
 
 
 def canon(value, depth=0):
@@ -43,7 +50,10 @@ def canon(value, depth=0):
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, [canon(v, depth + 1) for v in value])
     if isinstance(value, dict):
-        return (type(value).__name__, [(canon(k, depth + 1), canon(v, depth + 1)) for k, v in value.items()])
+        return (
+            type(value).__name__,
+            [(canon(k, depth + 1), canon(v, depth + 1)) for k, v in value.items()],
+        )
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, sorted(map(repr, value)))
     if isinstance(value, BaseException):

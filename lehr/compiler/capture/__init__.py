@@ -22,8 +22,8 @@ The machine of these files knows no tensors: with nothing added it is a Python i
 Seams for what is built on it, all on `Machine` unless another class is named:
 
 `guard(source, kind, detail)`   asked once per use of an object that existed before the call; kinds
-    and their meaning are `fact.FACTS` (open).  `guards()` gives the list at the end, with those that
-    keep written objects distinct and without those that others imply.
+    and their meaning are `fact.FACTS` (open).  `guards()` gives the list at the end, with those
+    that keep written objects distinct and without those that others imply.
 `effect(kind, target, *args)`   one write to such an object; kinds are the rows of `rebuild.REPLAY`
     (open).  Effects are in program order; `args` are values.
 `number(real, source)`          an int or float from outside; return a symbolic number instead.
@@ -48,8 +48,8 @@ Rules that keep it right:
   exception is a bug and is never shown to the program's handlers.
 * What cannot be replayed for certain stops the capture: `m.stop(code, detail)`.
 
-Breaking and resuming: `CaptureBreak.count` tells when the outermost frame began the instruction that
-broke; `Machine(halt=count)` runs again and stops exactly before it.  The frames of that break hold
+Breaking and resuming: `CaptureBreak.count` tells when the outermost frame began the instruction
+that broke; `Machine(halt=count)` runs again and stops exactly before it.  The frames of that break hold
 what a resume function needs: `frame.offset` (original bytecode), `frame.slots` (None is unbound,
 cells are `CellValue`), `frame.stack` as deep as the native one, with `NULL`, `Handled` and `Lasti`.
 """

@@ -140,7 +140,9 @@ class Attributes(Base):
             return handler(value, self, Const(name))
         found = self.find_generic(value, name)
         if found is None and isinstance(value, ModuleValue):
-            hook = self.attrs_of(value).find(self, "__getattr__")
+            attrs = self.attrs_of(value)
+            assert attrs is not None
+            hook = attrs.find(self, "__getattr__")
             if hook is not None:
                 return self.call(hook, [Const(name)])
         return found
@@ -298,7 +300,7 @@ class Attributes(Base):
         if owner is object:
             return OBJECT[name](obj, self)
         if self.is_slot(descriptor, obj):
-            found = obj.read_member(self, descriptor)
+            found: Value | None = obj.read_member(self, descriptor)  # type: ignore
             if found is None:
                 self.native_op(descriptor.__get__, object.__new__(owner))
             assert found is not None
@@ -316,7 +318,7 @@ class Attributes(Base):
             return self.read_opaque(descriptor, obj)
         return self.fresh(self.native_op(descriptor.__get__, real))
 
-    def is_slot(self, descriptor: Any, obj: Value) -> bool:
+    def is_slot(self, descriptor: Any, obj: Any) -> bool:
         """Whether it is an entry of some `__slots__`."""
         return type(descriptor) is types.MemberDescriptorType and isinstance(obj, ObjectValue) and (
             self.is_python(descriptor.__objclass__))
@@ -329,9 +331,9 @@ class Attributes(Base):
         obj = obj.force(self)
         name, owner = descriptor.__name__, descriptor.__objclass__
         if self.is_slot(descriptor, obj):
-            if value is None and obj.read_member(self, descriptor) is None:
+            if value is None and obj.read_member(self, descriptor) is None:  # type: ignore
                 self.native_op(descriptor.__delete__, object.__new__(owner))
-            obj.write_member(self, descriptor, value)
+            obj.write_member(self, descriptor, value)  # type: ignore
             return
         handler = obj.table.get(name + "=")
         if handler is not None:

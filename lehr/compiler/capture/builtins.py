@@ -81,7 +81,7 @@ def issubclass_(m: Machine, cls: Value, kinds: Value) -> Value:
 
 
 def class_arguments(m: Machine, kinds: Value, name: str) -> list[ClassValue]:
-    found = []
+    found: list[ClassValue] = []
     for part in m.classes(kinds):
         value = m.class_value(part) if isinstance(part, type) else part
         if not isinstance(value, ClassValue):
@@ -90,6 +90,7 @@ def class_arguments(m: Machine, kinds: Value, name: str) -> list[ClassValue]:
                     "a class, a tuple of classes, or a union")
                 m.error(TypeError, f"{name}() arg 2 must be {where}")
             value = m.class_value(type(None))
+        assert isinstance(value, ClassValue)
         found.append(value)
     return found
 
@@ -101,7 +102,7 @@ def type_(m: Machine, /, *args: Value, **kwargs: Value) -> Value:
     if len(args) != 3:
         m.error(TypeError, "type() takes 1 or 3 arguments")
     kind = m.class_value(m.find_meta(tuple(m.class_of(b) for b in m.iterate(args[1])), None))
-    return m.make_class(kind, *args, kwargs)
+    return m.make_class(kind, args[0], args[1], args[2], kwargs)
 
 
 @model(getattr)
@@ -516,9 +517,9 @@ for _symbol, _function in (
         ("**", operator.ipow), ("@", operator.imatmul), ("&", operator.iand),
         ("|", operator.ior), ("^", operator.ixor)):
     model(_function)(lambda m, a, b, op=_symbol: m.inplace(op, a, b))
-for _symbol, _function in (("-", operator.neg), ("+", operator.pos), ("~", operator.invert),
-                           ("not", operator.not_)):
-    model(_function)(lambda m, a, op=_symbol: m.unary(op, a))
+for _symbol, _unary in (("-", operator.neg), ("+", operator.pos), ("~", operator.invert),
+                        ("not", operator.not_)):
+    model(_unary)(lambda m, a, op=_symbol: m.unary(op, a))
 
 
 @model(operator.getitem)

@@ -163,10 +163,12 @@ class FaultValue(ObjectValue):
     def add_note(self, m: Machine, note: Value) -> Value:
         if not isinstance(note.force(m), Const) or m.type_of(note) is not str:
             m.error(TypeError, f"note must be a str, not '{m.type_name(note)}'")
-        notes = m.attrs_of(self).find(m, "__notes__")
+        attrs = m.attrs_of(self)
+        assert attrs is not None
+        notes = attrs.find(m, "__notes__")
         if notes is None:
             notes = m.list_value([])
-            m.attrs_of(self).put(m, "__notes__", notes)
+            attrs.put(m, "__notes__", notes)
         m.call_method(notes, "append", [note])
         return Const(None)
 

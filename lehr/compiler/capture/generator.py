@@ -209,7 +209,7 @@ class GeneratorValue(IteratorValue):
     def rebuild(self, r: Rebuilder) -> Any:
         """Only an untouched generator, or one that has ended, can be handed out."""
         if self.frame is None:
-            return (x for x in ())
+            return (x for x in "")      # a real generator without content
         if self.started:
             r.machine.stop("generator-escape", self.name)
         return r.generator(self)

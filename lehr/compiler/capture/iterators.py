@@ -65,7 +65,7 @@ class NativeIterator(IteratorValue):
 class ListIterator(IteratorValue):
     """Iterates a list that may grow or shrink meanwhile."""
     __slots__ = ("index", "whole")
-    type_ = type(iter([]))
+    type_: Any = type(iter([]))
 
     def __init__(self, whole: ListValue, index: int = 0) -> None:
         self.whole, self.index, self.source = whole, index, None
@@ -96,7 +96,7 @@ class ListIterator(IteratorValue):
 class ReverseIterator(IteratorValue):
     """`reversed` of a list."""
     __slots__ = ("index", "whole")
-    type_ = type(reversed([]))
+    type_: Any = type(reversed([]))
 
     def __init__(self, whole: ListValue, size: int) -> None:
         self.whole, self.index, self.source = whole, size - 1, None
@@ -192,7 +192,9 @@ class ZipIterator(IteratorValue):
         for i, inner in enumerate(self.inner):
             found = m.next(inner)
             if found is None:
-                return self.ended(m, i) if self.strict else None
+                if self.strict:
+                    self.ended(m, i)
+                return None
             parts.append(found)
         return m.tuple_value(parts)
 
@@ -212,7 +214,7 @@ class ZipIterator(IteratorValue):
 
 class MapIterator(IteratorValue):
     __slots__ = ("function", "inner")
-    type_ = map
+    type_: Any = map
 
     def __init__(self, function: Value, inner: list[Value]) -> None:
         self.function, self.inner, self.source = function, inner, None

@@ -64,7 +64,7 @@ class Classes(Base):
             space.put(self, "__orig_bases__", self.tuple_value(bases))
         given = [name, self.tuple_value([self.class_value(b) for b in real_bases]), space]
         if issubclass(meta, NATIVE_METAS) or meta in SILENT_METAS:
-            made = self.make_class(self.class_value(meta), *given, kwargs)
+            made = self.make_class(self.class_value(meta), given[0], given[1], given[2], kwargs)
         else:
             made = self.call(self.class_value(meta), given, kwargs)
         if isinstance(cell, CellValue) and cell.content is GONE:
@@ -104,12 +104,13 @@ class Classes(Base):
     def run_body(self, body: FunctionValue, space: Any) -> Value | None:
         found, steps = self.prepare(body.code)
         slots: list[Value | None] = [None] * len(found.slots)
-        frame = Frame(found, steps, body, slots, self.frame)
+        outer: Frame | None = self.frame  # type: ignore[has-type]
+        frame = Frame(found, steps, body, slots, outer)
         frame.names = space
         try:
             return self.execute(frame)
         finally:
-            self.frame = frame.back
+            self.frame = outer
 
     # -- making
 

@@ -362,6 +362,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         if cls is None:
             self.error(RuntimeError, "super(): empty __class__ cell")
         assert first is not None
+        assert cls is not None
         return self.make_super(cls, first)
 
     def make_super(self, cls: Value, obj: Value | None) -> Value:

@@ -136,7 +136,7 @@ class DictValue(ObjectValue):
 
     def fill(self, r: Rebuilder, real: Any) -> None:
         for key, value in self.storage.items():
-            self.base.__setitem__(real, r.key(key), r(value))  # type: ignore[attr-defined]
+            self.base.__setitem__(real, r.key(key), r(value))  # type: ignore
 
     def items_of(self, m: Machine, other: Value) -> Iterator[tuple[Any, Value]]:
         """(key, value) of a mapping or of an iterable of pairs, as `dict.update` reads it."""

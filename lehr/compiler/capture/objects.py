@@ -1,6 +1,7 @@
 """User instances, classes, functions, methods, cells and the descriptors Python is built from."""
 from __future__ import annotations
 
+import builtins as python
 import copyreg
 import types
 from collections.abc import Callable
@@ -284,7 +285,7 @@ def module_name(self: FunctionValue, m: Machine) -> Value:
     return m.force(self.globals.find(m, "__name__") or Const(None))
 
 
-def annotations(self: FunctionValue, m: Machine) -> Value:
+def empty_annotations(self: FunctionValue, m: Machine) -> Value:
     made = self.fields["__annotations__"] = m.dict_value({})
     return made
 
@@ -299,9 +300,9 @@ def docstring(self: FunctionValue, m: Machine) -> Value:
 FUNCTION_FIELDS: dict[str, Callable[[FunctionValue, Machine], Value]] = {
     "__name__": lambda self, m: Const(self.code.co_name),
     "__qualname__": lambda self, m: Const(self.code.co_qualname),
-    "__doc__": docstring, "__module__": module_name, "__annotations__": annotations,
+    "__doc__": docstring, "__module__": module_name, "__annotations__": empty_annotations,
     "__type_params__": lambda self, m: m.tuple_value([]),
-    "__builtins__": lambda self, m: m.builtins,
+    "__builtins__": lambda self, m: m.wrap(python, None),
 }
 
 
@@ -486,22 +487,20 @@ class PropertyValue(ObjectValue):
     def get(self, m: Machine, obj: Value | None, owner: Any) -> Value:
         if obj is None:
             return self
-        if self.parts[0] is None:
-            self.refuse(m, obj, "getter")
-        return m.call(self.parts[0], [obj])
+        getter = self.parts[0] or self.refuse(m, obj, "getter")
+        return m.call(getter, [obj])
 
     def is_data(self, m: Machine) -> bool:
         return True
 
     def assign(self, m: Machine, obj: Value, value: Value | None) -> None:
-        part = self.parts[1 if value else 2]
-        if part is None:
-            self.refuse(m, obj, "setter" if value else "deleter")
+        part = self.parts[1 if value else 2] or self.refuse(
+            m, obj, "setter" if value else "deleter")
         m.call(part, [obj, value] if value else [obj])
 
-    def refuse(self, m: Machine, obj: Value, what: str) -> None:
+    def refuse(self, m: Machine, obj: Value, what: str) -> Any:
         kind, where = m.type_of(obj).__qualname__, f"{m.property_name(self, obj)!r} of "
-        m.error(AttributeError, f"property {where}{kind!r} object has no {what}")
+        return m.error(AttributeError, f"property {where}{kind!r} object has no {what}")
 
     def shell(self) -> Any:
         return self.type_.__new__(self.type_)

@@ -332,7 +332,7 @@ class Operations(Base):
         made = found.get(self, value, value.type_).invoke(self, [], {}).force(self)
         if not isinstance(made, Const) or type(made.value) not in (int, bool):
             self.error(TypeError, "__hash__ method should return an integer")
-        return hash(made.value)  # type: ignore[attr-defined]
+        return hash(made.value)  # type: ignore
 
     def identity(self, value: Value) -> int:
         """`object.__hash__`."""
@@ -525,7 +525,7 @@ class Operations(Base):
         keys = [k.force(self) for k in keys]
         kinds = {type(k.value) if isinstance(k, Const) else None for k in keys}
         if len(kinds) == 1 and kinds <= {int, float, str, bytes}:
-            marks: list[Any] = [k.value for k in keys]  # type: ignore[attr-defined]
+            marks: list[Any] = [k.value for k in keys]  # type: ignore
         else:
             marks = [Proxy(self, k) for k in keys]
         order = sorted(range(len(items)), key=marks.__getitem__, reverse=backwards)

@@ -5,6 +5,7 @@ values they make behave like the real ones except for their type.
 """
 from __future__ import annotations
 
+# mypy: ignore-errors
 import _collections
 import _functools
 import bisect

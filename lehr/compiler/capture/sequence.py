@@ -130,8 +130,9 @@ class SequenceValue(ObjectValue):
     def find(self, m: Machine, item: Value, start: Value | None = None,
              stop: Value | None = None) -> Value:
         items = self.parts(m)
-        ends = [m.index(end) for end in (start, stop) if end is not None]
-        for i in range(len(items))[slice(ends[0] if ends else 0, *ends[1:] or [None])]:
+        ends: list[Any] = [m.index(end) for end in (start, stop) if end is not None]
+        first = ends[0] if ends else 0
+        for i in range(len(items))[slice(first, ends[1] if len(ends) > 1 else None)]:
             if m.same(items[i], item):
                 return Const(i)
         return m.error(ValueError, self.absent(m, item))
@@ -153,7 +154,7 @@ class SequenceValue(ObjectValue):
         other = other.force(m)
         if not isinstance(other, SequenceValue) or not issubclass(m.type_of(other), self.base):
             mine, kind = self.base.__name__, m.type_name(other)
-            m.error(TypeError, f'can only concatenate {mine} (not "{kind}") to {mine}')
+            return m.error(TypeError, f'can only concatenate {mine} (not "{kind}") to {mine}')
         return self.like(m, self.parts(m) + other.parts(m))
 
     def ordered(self, m: Machine, op: str, other: Value) -> Value:

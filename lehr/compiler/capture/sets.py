@@ -61,7 +61,7 @@ class SetValue(ObjectValue):
 
     def others(self, m: Machine, args: tuple[Value, ...]) -> list[Any]:
         """The arguments of a method as native sets, or lists in their order."""
-        made = []
+        made: list[Any] = []
         for arg in args:
             arg = arg.force(m)
             if isinstance(arg, SetValue):

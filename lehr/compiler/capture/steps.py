@@ -546,15 +546,16 @@ def unpack(m: Machine, f: Frame, count: int) -> None:
 def unpack_iterable(m: Machine, value: Value, count: int) -> list[Value]:
     if not m.iterable(value):
         m.error(TypeError, f"cannot unpack non-iterable {m.type_name(value)} object")
-    iterator, items = m.iter(value), []
+    iterator = m.iter(value)
+    items: list[Value] = []
     for _ in range(count):
-        found = m.next(iterator)
+        found: Any = m.next(iterator)
         if found is None:
             m.error(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
         items.append(found)
     if m.next(iterator) is not None:
         m.error(ValueError, f"too many values to unpack (expected {count})")
-    return items  # type: ignore[return-value]
+    return items
 
 
 @step("UNPACK_EX")

@@ -179,7 +179,8 @@ class Lazy(Value):
     __slots__ = ("made", "real")
 
     def __init__(self, real: object, source: Source) -> None:
-        self.real, self.source, self.made = real, source, None
+        self.real, self.source = real, source
+        self.made: Value | None = None
 
     @property
     def type_(self) -> Any:

@@ -14,6 +14,7 @@ def p_try_else_finally(log):
         finally:
             log.append("finally")
         return y
+
     return f(2), f(0)
 
 
@@ -23,6 +24,7 @@ def p_finally_overrides(log):
             return 1
         finally:
             return 2
+
     def g():
         for i in range(3):
             try:
@@ -30,6 +32,7 @@ def p_finally_overrides(log):
             finally:
                 log.append(i)
         return "done"
+
     def h():
         while True:
             try:
@@ -37,12 +40,14 @@ def p_finally_overrides(log):
             finally:
                 break
         return "swallowed"
+
     return f(), g(), h()
 
 
 def p_uncaught(log):
     def inner(x):
         return [1, 2][x]
+
     log.append("before")
     return inner(5)
 
@@ -52,6 +57,7 @@ def p_uncaught_custom(log):
         def __init__(self, a, b):
             super().__init__(f"{a}-{b}")
             self.a = a
+
     raise Mine(1, 2)
 
 
@@ -62,7 +68,9 @@ def p_raise_from(log):
         except ZeroDivisionError as e:
             raise ValueError("bad") from e
     except ValueError as e:
-        log.append((type(e.__cause__).__name__, e.__suppress_context__, e.__context__ is e.__cause__))
+        log.append(
+            (type(e.__cause__).__name__, e.__suppress_context__, e.__context__ is e.__cause__)
+        )
         raise KeyError("k") from None
 
 
@@ -97,6 +105,7 @@ def p_bare_raise(log):
         except ValueError:
             log.append("caught")
             raise
+
     try:
         f()
     except ValueError as e:
@@ -110,6 +119,7 @@ def p_bare_raise(log):
 def p_reraise_uncaught(log):
     def f():
         raise OSError(2, "no file")
+
     try:
         f()
     except OSError:
@@ -127,7 +137,11 @@ def p_except_tuple_and_order(log):
             return "arith"
         except Exception as e:
             return "exc", type(e).__name__
-    return [f(k) for k in (KeyError, IndexError, ZeroDivisionError, OverflowError, ValueError, RuntimeError)]
+
+    return [
+        f(k)
+        for k in (KeyError, IndexError, ZeroDivisionError, OverflowError, ValueError, RuntimeError)
+    ]
 
 
 def p_exception_name_is_deleted(log):
@@ -143,7 +157,15 @@ def p_exception_name_is_deleted(log):
 
 def p_exception_attributes(log):
     e = ValueError(1, "b")
-    out = [e.args, str(e), repr(e), str(ValueError()), str(KeyError("k")), repr(KeyError("k")), str(ValueError("one"))]
+    out = [
+        e.args,
+        str(e),
+        repr(e),
+        str(ValueError()),
+        str(KeyError("k")),
+        repr(KeyError("k")),
+        str(ValueError("one")),
+    ]
     e.args = (5,)
     e.extra = "yes"
     out += [str(e), e.extra, e.__cause__, e.__context__, e.__traceback__]
@@ -167,10 +189,13 @@ def p_add_note(log):
 def p_custom_hierarchy(log):
     class Base(Exception):
         code = 1
+
     class Child(Base):
         code = 2
+
         def __str__(self):
             return f"child {self.args}"
+
     out = []
     for kind in (Base, Child):
         try:
@@ -182,17 +207,22 @@ def p_custom_hierarchy(log):
 
 def p_raise_errors(log):
     out = []
+
     def one():
         raise 5
+
     def two():
         raise int
+
     def three():
         raise ValueError from 5
+
     def four():
         try:
             1 / 0
         except 5:
             pass
+
     for f in (one, two, three, four):
         try:
             f()
@@ -218,19 +248,24 @@ def p_with(log):
     class C:
         def __init__(self, name, swallow=False):
             self.name, self.swallow = name, swallow
+
         def __enter__(self):
             log.append(("enter", self.name))
             return self.name
+
         def __exit__(self, kind, value, trace):
             log.append(("exit", self.name, kind and kind.__name__, value and str(value)))
             return self.swallow
+
     with C("a") as a, C("b") as b:
         log.append((a, b))
     with C("c", True):
         1 / 0
+
     def early():
         with C("d"):
             return "returned"
+
     def loop():
         for i in range(2):
             with C(i):
@@ -238,6 +273,7 @@ def p_with(log):
                     continue
                 break
         return i
+
     log.append((early(), loop()))
     with C("e"):
         raise KeyError("out")
@@ -247,11 +283,14 @@ def p_with_errors(log):
     class NoExit:
         def __enter__(self):
             return 1
+
     class BadExit:
         def __enter__(self):
             return 1
+
         def __exit__(self, *a):
             raise RuntimeError("exit")
+
     out = []
     for c in (5, NoExit()):
         try:
@@ -269,6 +308,7 @@ def p_with_errors(log):
 
 def p_contextmanager(log):
     from contextlib import contextmanager
+
     @contextmanager
     def tag(name):
         log.append(f"<{name}>")
@@ -278,6 +318,7 @@ def p_contextmanager(log):
             log.append(f"swallowed {e}")
         finally:
             log.append(f"</{name}>")
+
     with tag("a") as x:
         log.append(x)
     with tag("b"):
@@ -288,34 +329,43 @@ def p_contextmanager(log):
 
 def p_contextlib(log):
     import contextlib
+
     with contextlib.suppress(KeyError, ValueError):
         {}["x"]
     with contextlib.nullcontext(5) as n:
         log.append(n)
+
     class Closer:
         def close(self):
             log.append("closed")
+
     with contextlib.closing(Closer()):
         log.append("in")
+
     class Deco(contextlib.ContextDecorator):
         def __enter__(self):
             log.append("enter")
             return self
+
         def __exit__(self, *a):
             log.append("leave")
+
     @Deco()
     def f(x):
         return x + 1
+
     return f(1)
 
 
 def p_exitstack(log):
     from contextlib import ExitStack, contextmanager
+
     @contextmanager
     def c(n):
         log.append(("in", n))
         yield n
         log.append(("out", n))
+
     with ExitStack() as stack:
         values = [stack.enter_context(c(i)) for i in range(3)]
         stack.callback(log.append, "callback")
@@ -325,9 +375,11 @@ def p_exitstack(log):
 
 def p_exc_info(log):
     import sys
+
     def show():
         kind, value, trace = sys.exc_info()
         return kind and kind.__name__, value and str(value)
+
     out = [show()]
     try:
         raise ValueError("a")
@@ -347,14 +399,17 @@ def p_deep_traceback(log):
         if n == 0:
             raise ValueError("bottom")
         return a(n - 1)
+
     def b():
         return a(3)
+
     b()
 
 
 def p_traceback_through_comprehension(log):
     def f(x):
         return 10 / x
+
     return [f(i) for i in (2, 1, 0)]
 
 
@@ -383,6 +438,7 @@ def p_try_in_finally(log):
                 raise KeyError(2)
             except KeyError:
                 log.append("inner")
+
     try:
         f()
     except ValueError as e:
@@ -397,6 +453,7 @@ def p_return_in_except(log):
             return e.args[0]
         finally:
             log.append("cleanup")
+
     return f()
 
 
@@ -406,6 +463,7 @@ def p_exception_in_init(log):
             if x < 0:
                 raise ValueError("negative")
             self.x = x
+
     try:
         A(-1)
     except ValueError as e:
@@ -416,14 +474,31 @@ def p_exception_in_init(log):
 def p_attribute_error_text(log):
     class A:
         __slots__ = ("x",)
+
     class B:
         pass
+
     out = []
     import math
-    for call in (lambda: A().x, lambda: A().y, lambda: B().z, lambda: B.z, lambda: math.nope, lambda: (5).foo,
-                 lambda: [].bar, lambda: None.x, lambda: len.x, lambda: setattr(A(), "q", 1),
-                 lambda: setattr(5, "q", 1), lambda: setattr([], "q", 1), lambda: delattr(B(), "q"),
-                 lambda: setattr(int, "q", 1), lambda: delattr(A(), "x"), lambda: (lambda: 1).nope):
+
+    for call in (
+        lambda: A().x,
+        lambda: A().y,
+        lambda: B().z,
+        lambda: B.z,
+        lambda: math.nope,
+        lambda: (5).foo,
+        lambda: [].bar,
+        lambda: None.x,
+        lambda: len.x,
+        lambda: setattr(A(), "q", 1),
+        lambda: setattr(5, "q", 1),
+        lambda: setattr([], "q", 1),
+        lambda: delattr(B(), "q"),
+        lambda: setattr(int, "q", 1),
+        lambda: delattr(A(), "x"),
+        lambda: (lambda: 1).nope,
+    ):
         try:
             out.append(call())
         except Exception as e:
@@ -443,6 +518,7 @@ def p_keyerror_from_dict_subclass(log):
             if k == "boom":
                 raise LookupError("no " + k)
             return k * 2
+
     d = D(a=1)
     return d["a"], d["zz"], d.get("q"), d["boom"]
 
@@ -454,6 +530,7 @@ def p_generator_cleanup_on_error(log):
             yield 2
         finally:
             log.append("closed")
+
     for x in gen():
         log.append(x)
     g = gen()
