@@ -49,7 +49,7 @@ Rules that keep it right:
 * What cannot be replayed for certain stops the capture: `m.stop(code, detail)`.
 
 Breaking and resuming: `CaptureBreak.count` tells when the outermost frame began the instruction
-that broke; `Machine(halt=count)` runs again and stops exactly before it.  The frames of that break hold
-what a resume function needs: `frame.offset` (original bytecode), `frame.slots` (None is unbound,
+that broke; `Machine(halt=count)` runs again and stops exactly before it.  The frames of that break
+hold what a resume function needs: `frame.offset` (original bytecode), `frame.slots` (None is unbound,
 cells are `CellValue`), `frame.stack` as deep as the native one, with `NULL`, `Handled` and `Lasti`.
 """
