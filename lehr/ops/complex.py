@@ -158,7 +158,7 @@ class conj:
     """The complex conjugate; a real tensor's own values."""
 
     kind, rule, where, host, exact = POINTWISE, rule.unary, METHOD, True, True
-    aliases, dtypes = ("conj_physical", "resolve_conj"), "float"
+    aliases, dtypes = ("conj_physical",), "float"
 
     def eager(np, x):
         return np.conj(x)
@@ -169,6 +169,16 @@ class conj:
     def samples(s):
         yield s(_complex(s, 3, 4))
         yield s(s.f(3))
+
+
+@op("resolve_conj(input: Tensor) -> Tensor")
+class resolve_conj:
+    """The input: conjugation is never deferred here."""
+
+    rule, where, samples = rule.unary, METHOD, sample.unary()
+
+    def decomp(F, x):
+        return F.alias(x)
 
 
 @op("resolve_neg(input: Tensor) -> Tensor")
