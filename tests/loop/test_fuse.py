@@ -139,3 +139,18 @@ def test_compile_time_of_a_long_graph():
             ir.Expr.__new__ = before
         made.append(count[0] / len(graph.nodes))
     assert made[1] < 1.15 * made[0] < 40
+
+
+def test_text_is_the_same_in_every_process():
+    """Texts are cache keys: no order may come from hashes or addresses."""
+    import os
+    import subprocess
+    import sys
+    script = ("from tests.loop.test_fuse import *\n"
+              "print(print_program(compiled(model.gpt(2, 2, 8, 16, 2, 23))[1]))")
+    texts = set()
+    for seed in "012":
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        texts.add(subprocess.run([sys.executable, "-c", script], env=env, check=True,
+                                 capture_output=True).stdout)
+    assert len(texts) == 1

@@ -8,7 +8,7 @@ nodes touch it, in order. Everything else about an op is in the registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import dtype as dt
@@ -253,7 +253,8 @@ class Builder:
         named = op.signature.named
         return named(*node.results) if named else node.results
 
-    def finish(self, results: dict[str, Iterable[Value]], targets: Sequence[Value] = ()) -> Graph:
+    def finish(self, results: Mapping[str, Iterable[Value]],
+               targets: Sequence[Value] = ()) -> Graph:
         return Graph(self.name, self.params, self.nodes, {k: tuple(v) for k, v in results.items()},
                      targets, self.symbols)
 

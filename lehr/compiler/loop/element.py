@@ -24,11 +24,11 @@ class Unlowered(TypeError):
 
 
 class Scatter(NamedTuple):
-    """What `L.scatter` describes: base, then `index(k) (mode)= value(k)` for k over `extents`."""
+    """What `L.scatter` describes: base, then `at(k) (mode)= value(k)` for k over `extents`."""
 
     base: Value
     extents: tuple[Any, ...]
-    index: Callable[[tuple[Any, ...]], Sequence[Any]]
+    at: Callable[[tuple[Any, ...]], Sequence[Any]]
     value: Callable[[tuple[Any, ...]], Expr]
     mode: str
 
@@ -57,7 +57,7 @@ class Elements:
             return e
         rest = other if isinstance(other, Expr) else self.const(other or 0, e.dtype)
         if e.kind == "Load" and e.fields[2] is both and rest.dtype is e.dtype:
-            return expr.load(*e.fields[:2], both, rest)
+            return expr.load(e.fields[0], e.fields[1], both, rest)
         return self.select(mask, e, rest)
 
     def op(self, name: str, *args: Any) -> Expr:

@@ -278,17 +278,9 @@ def program(old: Program, steps: Sequence[Step]) -> Program:
             r, w = touched(k)
             found.update(dict.fromkeys(w))
             found.update(dict.fromkeys(r))
-    order = {b: n for n, b in enumerate(old.buffers)}
-    mine = sorted((b for b in found if b not in old.params),
-                  key=lambda b: order.get(b, len(order)))
-    named = _renamed(mine)
-    assert not named
+    # A buffer made local keeps its name, and so its place.
+    order = {b.name: n for n, b in enumerate(old.buffers)}
+    mine = sorted((b for b in found if b not in old.params), key=lambda b: order[b.name])
     return old._replace(steps=tuple(steps), buffers=tuple(mine))
-
-
-def _renamed(buffers: Sequence[Buffer]) -> list[str]:
-    """Names that occur twice (a bug)."""
-    names = [b.name for b in buffers]
-    return [n for n in names if names.count(n) > 1]
 
 

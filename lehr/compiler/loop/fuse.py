@@ -111,10 +111,10 @@ class _Search:
         if u.nest is None or not self.plain(u.nest):
             return
         near = set(makers)
-        for b in u.writes:
-            near.update(self.find(x) for x in self.writers.get(b, ())[-READERS:])
-        for b in u.reads:
-            near.update(self.find(x) for x in self.readers.get(b, ())[-READERS:])
+        for w in u.writes:
+            near.update(self.find(x) for x in self.writers.get(w, ())[-READERS:])
+        for r in u.reads:
+            near.update(self.find(x) for x in self.readers.get(r, ())[-READERS:])
         if not u.nest.outer and not near:
             near.update(self.scalars())
         near.discard(number)
@@ -156,7 +156,7 @@ class _Search:
             return
         if _say:
             _say("%s takes %s", x.name, y.name)
-        x.nest = merged(x.nest, y.nest, why, self.binds)
+        x.nest = merged(why, self.binds)
         self.join(a, b)
 
     def apart(self, a: int, b: int) -> str:

@@ -136,7 +136,7 @@ class Machine:
 
     def argument(self, a: Any, inputs: Sequence[Array]) -> Any:
         if isinstance(a, Input):
-            return inputs[a.index]
+            return inputs[a.slot]
         if isinstance(a, Operand):
             return self.operand(a).copy()
         if isinstance(a, Buffer):
@@ -362,8 +362,8 @@ def _scan(s: _Scope, e: Expr, monoid: str, axis: Axis, args: Any, part: int) -> 
 
 def _random(s: _Scope, e: Expr, key: Expr, counter: Expr, index: Any) -> Any:
     at = s.index(index)
-    names = [int(s.value(v).reshape(-1)[0]) & (1 << 64) - 1 for v in (key, counter)]
-    words = philox.words(*names, int(at.max()) + 1 if at.size else 0)
+    k, c = (int(s.value(v).reshape(-1)[0]) & (1 << 64) - 1 for v in (key, counter))
+    words = philox.words(k, c, int(at.max()) + 1 if at.size else 0)
     return words[at].astype(np.int64)
 
 

@@ -209,9 +209,9 @@ class Operand(NamedTuple):
 
 
 class Input(NamedTuple):
-    """In `Extern.attrs`: the place of tensor operand number `index`."""
+    """In `Extern.attrs`: the place of tensor operand number `slot`."""
 
-    index: int
+    slot: int
 
 
 class Extern(NamedTuple):

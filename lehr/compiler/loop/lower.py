@@ -234,6 +234,7 @@ class _Lowering:
     def reduce(self, node: Node) -> None:
         """A monoid over dimensions of one input."""
         op, v = node.op, node.result
+        assert op.monoid is not None
         bound = dict(zip((p.name for p in op.params), node.args, strict=True))
         x = bound["input"]
         shape = _shape(x)
@@ -292,6 +293,7 @@ class _Lowering:
         """The base's elements, then stores at indices that are data. Half precision is combined in
         float32."""
         v = node.result
+        assert node.op.scatter is not None
         made = node.op.scatter(self.L, *node.args)
         assert isinstance(made, Scatter), node.op
         wide = _dtype(v).wide if made.mode != "set" else _dtype(v)
@@ -300,7 +302,7 @@ class _Lowering:
         base = expr.cast(self.L.element(made.base, idx), wide)
         self.kernel(f"{node.op.name}_base", axes, Store(buffer, idx, base), self.lines[v])
         k, axes = grid(made.extents)
-        at = tuple(made.index(k))
+        at = tuple(made.at(k))
         value = expr.cast(made.value(k), wide)
         data = any(f in self.L.binds for i in at for f in sym.free(i))
         inner: tuple[Axis, ...] = ()

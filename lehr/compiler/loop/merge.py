@@ -9,7 +9,7 @@ the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import sym
@@ -23,7 +23,7 @@ from lehr.ops.rule import numel
 # Stores and buffers of one kernel: beyond these, registers and compile time suffer.
 STORES, BUFFERS = 32, 40
 # Elements of a row that one outer point may loop over, and of a whole tensor that may be one point.
-ROW, SMALL = 1 << 17, 1 << 12
+ROW, SMALL = 1 << 18, 1 << 12
 # Outer points that a kernel of more than a few elements must keep: they are what runs in parallel.
 POINTS = 16
 
@@ -131,8 +131,10 @@ def prefixes(a: Nest, b: Nest) -> Iterator[tuple[int, int]]:
 
 
 class Fit(NamedTuple):
-    """Common outer axes, and per kernel how its axes read in terms of them (None: as they are)."""
+    """Two kernels, their common outer axes (how many of each kernel's they are), and per kernel how
+    its axes read in terms of them (None: as they are)."""
 
+    nests: tuple[Nest, Nest]
     outer: tuple[Axis, ...]
     cuts: tuple[int, int]
     maps: tuple[Mapping[Any, Any] | None, Mapping[Any, Any] | None]
@@ -143,14 +145,14 @@ def fit(a: Nest, b: Nest, i: int, j: int) -> Fit | None:
     that do not nest."""
     heads = a.outer[:i], b.outer[:j]
     if heads[0] == heads[1]:
-        return Fit(heads[0], (i, j), (None, None))
+        return Fit((a, b), heads[0], (i, j), (None, None))
     fine = 0 if i >= j else 1
     outer = heads[fine]
     other = (a, b)[1 - fine]
     made = _mapped(outer, other, (i, j)[1 - fine])
     if made is None:
         return None
-    return Fit(outer, (i, j), (None, made) if fine == 0 else (made, None))
+    return Fit((a, b), outer, (i, j), (None, made) if fine == 0 else (made, None))
 
 
 def _mapped(outer: tuple[Axis, ...], nest: Nest, cut: int) -> dict[Any, Any] | None:
@@ -185,6 +187,29 @@ def legal(a: Nest, b: Nest) -> Fit | str:
         return "too many stores"
     if len(a.reads | a.writes | b.reads | b.writes) > BUFFERS:
         return "too many buffers"
+    found = _rows(a, b)
+    turned = _turned(a, b) if isinstance(found, str) else None
+    if turned is not None:
+        again = _rows(a, turned)
+        return found if isinstance(again, str) else again
+    return found
+
+
+def _turned(a: Nest, b: Nest) -> Nest | None:
+    """b with those axes first that pick what it reads of a's results, where its order of axes is
+    free and another: so a channel's statistics meet the elements of the channel."""
+    if b.inner or not a.writes & b.reads:
+        return None
+    picked = [v for e in b.entries for x, idx in e.loads if x in a.writes
+              for i in idx for v in sym.free(i)]
+    first = [x for x in b.outer if x.var in picked]
+    if b.outer and b.outer[-1] in first:  # rows would be strided columns
+        return None
+    order = (*first, *(x for x in b.outer if x not in first))
+    return None if order == b.outer else b._replace(outer=order)
+
+
+def _rows(a: Nest, b: Nest) -> Fit | str:
     reason = "no common rows"
     tried = 0
     for i, j in prefixes(a, b):
@@ -229,7 +254,7 @@ def _crossing(a: Nest, b: Nest, found: Fit) -> str:
         return ""
     sides = [(n, cut, names) for n, cut, names in zip((a, b), found.cuts, found.maps, strict=True)]
     for buffer in shared:
-        stores: list[tuple[Any, frozenset[Any], Store]] = []
+        stores: list[tuple[Any, tuple[Axis, ...], Store]] = []
         touches: list[Any] = []
         for n, cut, names in sides:
             for e in n.entries:
@@ -259,8 +284,9 @@ def moved(idx: Sequence[Any], names: Mapping[Any, Any] | None) -> tuple[Any, ...
     return tuple(i if isinstance(i, int) else sym.substitute(i, names) for i in idx)
 
 
-def merged(a: Nest, b: Nest, found: Fit, binds: Binds) -> Nest:
+def merged(found: Fit, binds: Binds) -> Nest:
     """The kernel that both make, its stores in the program's order."""
+    a, b = found.nests
     entries = [*_entries(a, found.cuts[0], found.maps[0], binds),
                *_entries(b, found.cuts[1], found.maps[1], binds)]
     entries.sort(key=lambda e: e.order)
@@ -280,6 +306,3 @@ def _entries(n: Nest, cut: int, names: Mapping[Any, Any] | None, binds: Binds) -
                           axes=tuple(_axis(x, names) for x in axes),
                           mask=None if s.mask is None else rewrite(s.mask))
         yield Entry(e.order, made, loads_of(made, binds.of))
-
-
-Say = Callable[..., None]

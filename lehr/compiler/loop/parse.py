@@ -49,6 +49,7 @@ class _ProgramReader(Reader):
         self.buffers: dict[str, Buffer] = {}
         self.axes: dict[str, Any] = {}
         self.lets: dict[str, Expr] = {}
+        self.extents: dict[str, Any] = {}
 
     def program(self) -> Program:
         self.expect("program")

@@ -91,7 +91,7 @@ def _reuse(program: Program, life: Mapping[Buffer, tuple[int, int]]
         parts = kernels_of(step)
         touches = [touched(k) for k in parts]
         for i, k in enumerate(parts):
-            if isinstance(k, HostCall):
+            if isinstance(k, HostCall | Group):
                 continue
             stores, fresh = (k.stores, None) if isinstance(k, Kernel) else (
                 k.epilogue, k.output.buffer)
@@ -112,13 +112,13 @@ def _reuse(program: Program, life: Mapping[Buffer, tuple[int, int]]
     return made
 
 
-def _inplace(step: Step, stores: Sequence[Store], s: Store, a: Buffer) -> bool:
+def _inplace(step: Kernel | Extern, stores: Sequence[Store], s: Store, a: Buffer) -> bool:
     """Whether the store may go over `a`: its elements are read at the same place, by it or
     before."""
     b = s.buffer
     if a.dtype.itemsize != b.dtype.itemsize or size_of(a) != size_of(b) or s.mode != "set":
         return False
-    if sum(x.buffer is b for x in stores) > 1 or getattr(step, "binds", ()):
+    if sum(x.buffer is b for x in stores) > 1 or step.binds:
         return False
     # The call writes its output before the epilogue reads anything.
     if isinstance(step, Extern) and (b is step.output.buffer

@@ -41,8 +41,9 @@ def extremes(e: Any) -> tuple[int, int] | None:
     ends = [sym.interval(v) for v in free]
     if any(lo is None or hi is None for lo, hi in ends) or any(v.bound is not None for v in free):
         return None
-    if math.prod(hi - lo + 1 for lo, hi in ends) > LIMIT:  # type: ignore[operator]
+    known: list[tuple[Any, Any]] = list(ends)
+    if math.prod(hi - lo + 1 for lo, hi in known) > LIMIT:
         return None
-    grid = np.ix_(*(np.arange(lo, hi + 1) for lo, hi in ends))  # type: ignore[operator, arg-type]
+    grid: Any = np.ix_(*(np.arange(lo, hi + 1) for lo, hi in known))
     made = values(e, dict(zip(free, grid, strict=True)).__getitem__)
     return int(made.min()), int(made.max())

@@ -120,7 +120,7 @@ def _step_argument(a: Any) -> str:
     if isinstance(a, Operand):
         return _operand(a)
     if isinstance(a, Input):
-        return f"in({a.index})"
+        return f"in({a.slot})"
     if isinstance(a, Buffer):
         return f"number({a.name})"
     if isinstance(a, tuple):

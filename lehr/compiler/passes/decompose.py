@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from lehr.compiler.graph.ir import Builder, Graph, Value, copy_into
+from lehr.compiler.graph.ir import (
+    Builder,
+    Graph,
+    RefType,
+    TensorType,
+    Value,
+    copy_into,
+)
 from lehr.ops import expand
 from lehr.ops.registry import Op
 
@@ -49,7 +56,8 @@ def decompose(graph: Graph, whole: Collection[str] | None = None) -> Graph:
     Undecomposed names an op that nothing can be done about, and the user's line.
     """
     if whole is None:
-        devices = {p.type.device.type for p in graph.params if hasattr(p.type, "device")}
+        types = [p.type.tensor if isinstance(p.type, RefType) else p.type for p in graph.params]
+        devices = {t.device.type for t in types if isinstance(t, TensorType)}
         whole = WHOLE["cuda" if "cuda" in devices else "cpu"]
     builder = Expander(graph.name, whole)
     builder.symbols = list(graph.symbols)

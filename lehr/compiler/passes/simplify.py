@@ -65,7 +65,7 @@ def _number(b: Builder, op: Op, args: tuple[Any, ...], numbers: dict[Any, Any]) 
         if isinstance(made, Value):
             return made
         if made is not None:
-            return _number(b, *made, numbers)
+            return _number(b, made[0], made[1], numbers)
     if op.kind == registry.COMM or op.name == "write":
         return b.call(op, args)
     key = (op, key_of(args))
@@ -232,30 +232,32 @@ def _piece(v: Any) -> tuple[Any, ...] | None:
     return tuple(sizes), dim, first, last, g
 
 
-def _pieces(v: Any, limit: int = 64) -> list[tuple[Any, ...]] | None:
-    """The pieces of a sum of them."""
-    piece = _piece(v)
-    if piece is not None:
-        return [piece]
-    node = _made_by(v, "add")
-    if node is None or node.args[2] != 1 or limit < 1:
-        return None
+def _pieces(*summands: Any) -> list[tuple[Any, ...]] | None:
+    """The pieces that a sum consists of; None where it has another part."""
     parts: list[tuple[Any, ...]] = []
-    for a in node.args[:2]:
-        found = _pieces(a, limit - 1)
-        if found is None:
+    waiting = list(summands)
+    while waiting:
+        v = waiting.pop()
+        piece, node = _piece(v), _made_by(v, "add")
+        if piece is not None:
+            parts.append(piece)
+        elif node is not None and node.args[2] == 1 and len(parts) < PIECES:
+            waiting += node.args[:2]
+        else:
             return None
-        parts += found
     return parts
+
+
+PIECES = 64
 
 
 def _joined(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
     """A sum of pieces that tile a dimension is their concatenation. Each element is one piece's
     plus zeros, so only -0.0 changes (to 0.0), and adding 0.0 to the pieces does the same."""
-    if args[2] != 1 or _pieces(args[0]) is None:
+    if args[2] != 1:
         return None
-    parts = [p for a in args[:2] for p in (_pieces(a) or [None])]
-    if None in parts or len({(p[0], p[1]) for p in parts}) != 1:
+    parts = _pieces(args[0], args[1])
+    if parts is None or len({(p[0], p[1]) for p in parts}) != 1:
         return None
     parts.sort(key=lambda p: p[2])
     sizes, dim = parts[0][:2]
@@ -297,9 +299,9 @@ def _fold(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
     for a in args:
         node = _made_by(a, "full")
         if node is not None and isinstance(node.args[1], (bool, int, float)):
-            t = node.result.type
-            item = np.asarray(execute.number(node.args[1], t.dtype))
-            numbers.append(item.reshape((1,) * len(t.shape)))
+            made = node.result
+            item = np.asarray(execute.number(node.args[1], made.dtype))
+            numbers.append(item.reshape((1,) * made.ndim))
         elif isinstance(a, (Value, sym.Sym)):
             return None
         else:
