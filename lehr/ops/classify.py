@@ -394,7 +394,7 @@ class multi_margin_loss:
              reduction="mean"):
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
-        if len(x.shape) not in (1, 2) or len(target.shape) > len(x.shape) - 1 + (len(x.shape) == 1):
+        if len(x.shape) > 2 or len(target.shape) > 1:
             raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch "
                                f"size, but got: {list(x.shape)} and target {list(target.shape)}")
         want = tuple(x.shape[:-1])
@@ -405,8 +405,9 @@ class multi_margin_loss:
                      (x,))._replace(compute=None)
 
     def decomp(F, x, target, p, margin, weight, size_average, reduce, reduction):
-        dtype, classes = x.dtype, x.shape[-1]
-        x = cast(F, x, dtype.wide)
+        dtype = x.dtype
+        x = cast(F, x if x.ndim else F.unsqueeze(x, 0), dtype.wide)
+        classes = x.shape[-1]
         target = F.reshape(target, tuple(x.shape[:-1]))
         index = F.unsqueeze(target, -1)
         loss = F.clamp_min(x - F.gather(x, -1, index) + margin, 0.0)
@@ -422,6 +423,7 @@ class multi_margin_loss:
                        {"weight": np_fixed(s, 4)}):
             yield s(s.f(5, 4), s.i(5, high=4), **kwargs)
         yield s(s.f(4), s.i(1, high=4))
+        yield s(s.f(), s.i(high=1))
         yield s.raises(ValueError, s.f(5, 4), s.i(5, high=4), p=3)
 
 

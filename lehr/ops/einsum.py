@@ -212,7 +212,7 @@ def _tensordot_rule(a: Any, b: Any, dims: Any = 2) -> Spec:
     _checked(a, b)
     da, db = _axes(a, b, dims)
     for p, q in zip(da, db, strict=True):
-        if not same(a.shape[p], b.shape[q]):
+        if 1 not in (a.shape[p], b.shape[q]) and not same(a.shape[p], b.shape[q]):
             raise RuntimeError("contracted dimensions need to match, but first has size "
                                f"{a.shape[p]} in dim {p} and second has size {b.shape[q]} in dim "
                                f"{q}")
@@ -230,6 +230,11 @@ class tensordot:
 
     def decomp(F: Any, a: Any, b: Any, dims: Any) -> Any:
         da, db = _axes(a, b, dims)
+        for p, q in zip(da, db, strict=True):  # size 1 stands for every element of the other's
+            if a.shape[p] == 1 and b.shape[q] != 1:
+                b = F.sum(b, q, True)
+            elif b.shape[q] == 1 and a.shape[p] != 1:
+                a = F.sum(a, p, True)
         return product(F, a, b, (), list(zip(da, db, strict=True)))
 
     def samples(s: Any) -> Any:
@@ -237,6 +242,7 @@ class tensordot:
         yield s(s.any(2, 3, 4), s.any(4, 5), dims=1)
         yield s(s.any(2, 3), s.any(4, 5), dims=0)
         yield s(s.any(2, 3, 4), s.any(4, 2, 5), dims=([0, 2], [1, 0]))
+        yield s(s.any(1, 3, 4), s.any(4, 2, 5), dims=([0, 2], [1, 0]))
         yield s.raises(RuntimeError, s.any(2, 3, 4), s.any(3, 5, 4))
     dtypes = "float half"
 
