@@ -1,6 +1,9 @@
 """Guards: asked for what is used and nothing else, false when the captured run is not valid."""
 
+import collections
 import copy
+import functools
+import re
 import types
 
 import pytest
@@ -31,6 +34,30 @@ class Layer(Config):
 
 
 LIMIT = 3
+
+
+def pair():
+    n = 0
+
+    def put(value):
+        nonlocal n
+        n = value
+
+    def get():
+        return n
+
+    return put, get
+
+
+def reordered(values):
+    """An equal set with another order of iteration."""
+    for size in range(1, 200):
+        made = {f"x{i}" for i in range(size)} | values
+        for i in range(size):
+            made.discard(f"x{i}")
+        if list(made) != list(values):
+            return made
+    raise AssertionError("no other order found")
 
 
 def double(x):
@@ -196,12 +223,12 @@ def world():
         "st": {1, 2},
         "fn": double,
         "other": None,
+        "pattern": re.compile("b+"),
+        "part": functools.partial(double, 3),
+        "ordered": {"a", "b", "c"},
+        "queue": collections.deque([1, 2], maxlen=2),
+        "pair": pair(),
     }
-
-
-def use(w, name):
-    """The functions under test take the world's objects as arguments of these names."""
-    return w[name]
 
 
 def f_attr(cfg):
@@ -290,6 +317,33 @@ def f_alias(xs, d):
     return len(xs) + len(d["b"])
 
 
+def f_pattern(pattern):
+    return pattern.search("abbc").span()
+
+
+def f_partial(part):
+    return part()
+
+
+def f_set_order(ordered):
+    return list(ordered)
+
+
+def f_set_member(ordered):
+    return "a" in ordered
+
+
+def f_deque(queue):
+    queue.append(5)
+    return queue[0], len(queue)
+
+
+def f_cells(pair):
+    put, get = pair
+    put(7)
+    return get() + 1
+
+
 def f_items_of_items(cfg):
     return [x + 1 for x in cfg.items if x]
 
@@ -336,6 +390,14 @@ CHANGES = {
     "class gets attribute": lambda w: setattr(Config, "nothing", 0),
     "property": lambda w: setattr(Layer, "size", 12),
     "global": lambda w: globals().update(LIMIT=8),
+    "pattern": lambda w: w.update(pattern=re.compile("c")),
+    "partial argument": lambda w: w.update(part=functools.partial(double, 4)),
+    "partial more": lambda w: w.update(part=functools.partial(double, 3, 4)),
+    "partial keyword": lambda w: w.update(part=functools.partial(double, x=3)),
+    "set reordered": lambda w: w.update(ordered=reordered(w["ordered"])),
+    "set member": lambda w: w["ordered"].discard("a"),
+    "deque wider": lambda w: w.update(queue=collections.deque([1, 2], maxlen=3)),
+    "cells apart": lambda w: w.update(pair=(pair()[0], pair()[1])),
     "global function": lambda w: globals().update(len=lambda x: 77),
 }
 
@@ -372,7 +434,9 @@ def test_a_changed_result_means_a_failed_guard(function, change):
     machine = facts(function, *[w[n] for n in names])
     assert hold(machine, {n: w[n] for n in names}), "guards hold for the call they were made from"
     before, _ = call(
-        function, copy.deepcopy({k: v for k, v in w.items() if k != "fn"}) | {"fn": w["fn"]}
+        function,
+        copy.deepcopy({k: v for k, v in w.items() if k not in ("fn", "pair", "part")})
+        | {k: world()[k] for k in ("fn", "pair", "part")},
     )
     CHANGES[change](w)
     arguments = {n: w[n] for n in names}

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from .dialect import EFFECTS, ENDS, JUMPS, Dialect, Row, Unit
 
@@ -140,14 +139,17 @@ def translate(code: CodeType) -> Program:
     return Program(code, tuple(instructions), starts, names, len(names) - len(code.co_freevars))
 
 
-_programs: WeakKeyDictionary[CodeType, Program] = WeakKeyDictionary()
+_programs: dict[int, Program] = {}      # id of a code object, which the program keeps alive
+MOST_PROGRAMS = 20_000
 
 
 def program(code: CodeType) -> Program:
-    """`translate`, once per code object."""
-    found = _programs.get(code)
-    if found is None or found.code is not code:  # equal code may differ in file and line
-        found = _programs[code] = translate(code)
+    """`translate`, once per code object; equal ones may differ in file and line."""
+    found = _programs.get(id(code))
+    if found is None:
+        if len(_programs) >= MOST_PROGRAMS:
+            _programs.clear()
+        found = _programs[id(code)] = translate(code)
     return found
 
 

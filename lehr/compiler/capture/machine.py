@@ -98,7 +98,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         self.settled: set[Any] = set()
         self.visited: set[int] = set()                      # containers being made constant
         self.caches: dict[Any, dict[Any, Value]] = {}       # lru_cache wrapper -> results
-        self.prepared: dict[types.CodeType, tuple[Program, tuple[Any, ...]]] = {}
+        self.prepared: dict[int, tuple[Program, tuple[Any, ...]]] = {}
         self.factories = dict(FACTORIES)
         self.builtins = self.space(vars(python), "builtins")
         self.object_getattribute = self.known_value(object.__getattribute__)
@@ -195,8 +195,8 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
 
     def prepare(self, code: types.CodeType) -> tuple[Program, tuple[Any, ...]]:
         """The program of a code object with the step function of each instruction."""
-        found = self.prepared.get(code)
-        if found is None or found[0].code is not code:
+        found = self.prepared.get(id(code))
+        if found is None:
             try:
                 translated = program(code)
             except UnknownOpcode as unknown:
@@ -205,7 +205,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
             steps = tuple([
                 (self.steps[i.op], self.constant_step(i.arg) if i.op == "CONST" else i.arg)
                 for i in translated.instructions])
-            found = self.prepared[code] = translated, steps
+            found = self.prepared[id(code)] = translated, steps
         return found
 
     def constant_step(self, raw: Any) -> Value:

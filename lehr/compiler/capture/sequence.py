@@ -447,6 +447,11 @@ class DequeValue(SequenceValue):
         if self.items is not None:
             self.items = self.container(list(self.items))
 
+    def parts(self, m: Machine) -> Any:
+        if self.items is None:
+            m.guard(self.source, "maxlen", self.maxlen)
+        return super().parts(m)
+
     def container(self, items: list[Value]) -> Any:
         return collections.deque(items, self.maxlen)
 

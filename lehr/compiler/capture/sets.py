@@ -31,8 +31,16 @@ class SetValue(ObjectValue):
     def content(self, m: Machine) -> set[Any]:
         if self.storage is None:
             m.guard(self.source, "elements", frozenset(self.real))
-            self.storage = {m.raw_key(raw, None) for raw in self.real}
+            keys = [m.raw_key(raw, None) for raw in self.real]
+            plain = all(key is raw for key, raw in zip(keys, self.real, strict=True))
+            self.storage = set(self.real) if plain else set(keys)   # a copy keeps the order
         return self.storage
+
+    def ordered(self, m: Machine) -> set[Any]:
+        """The content, where its order matters: equal sets may be ordered differently."""
+        if self.real is not None:
+            m.guard(self.source, "keys", tuple(self.real))
+        return self.content(m)
 
     def constant(self, m: Machine) -> Any:
         if self.type_ is not self.base:
@@ -134,7 +142,7 @@ class SetValue(ObjectValue):
 
     @slot("pop")
     def pop(self, m: Machine) -> Value:
-        content = self.content(m)
+        content = self.ordered(m)
         if not content:
             m.error_with(KeyError, [Const("pop from an empty set")])
         key = content.pop()
@@ -161,7 +169,7 @@ class SetValue(ObjectValue):
 
     @slot("__iter__")
     def iter(self, m: Machine) -> Value:
-        return NativeIterator(self, iter(self.content(m)), m.lift, type(iter(set())))
+        return NativeIterator(self, iter(self.ordered(m)), m.lift, type(iter(set())))
 
     @slot("__hash__")
     def hash(self, m: Machine) -> Value:
@@ -170,7 +178,7 @@ class SetValue(ObjectValue):
     @slot("__repr__")
     def repr(self, m: Machine) -> Value:
         name = self.type_.__name__
-        parts = m.guarded_repr(self, lambda: [m.repr_text(m.lift(k)) for k in self.content(m)])
+        parts = m.guarded_repr(self, lambda: [m.repr_text(m.lift(k)) for k in self.ordered(m)])
         if parts is None:
             return Const(f"{name}(...)")
         inner = "{" + ", ".join(parts) + "}"

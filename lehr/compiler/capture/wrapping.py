@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -66,8 +67,12 @@ def make_builtin(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def make_property(m: Machine, real: Any, source: Source | None) -> Value:
-    parts = [None if getattr(real, n) is None else m.part(getattr(real, n), source, n)
-             for n in ("fget", "fset", "fdel")]
+    parts: list[Value | None] = []
+    for name in ("fget", "fset", "fdel"):
+        found = getattr(real, name)
+        if found is None and source is not None:
+            m.guard(source.attr(name), "is", None)
+        parts.append(None if found is None else m.part(found, source, name))
     return PropertyValue(parts, Const(real.__doc__), real, source, type(real))
 
 
@@ -84,6 +89,8 @@ def make_scalar(m: Machine, real: Any, source: Source | None) -> Value:
 
 def make_fault(m: Machine, real: Any, source: Source | None) -> Value:
     args = [m.part(a, source, "args", i) for i, a in enumerate(real.args)]
+    if source is not None:
+        m.guard(source.attr("args"), "len", len(args))
     made = FaultValue(type(real), args, real, source)
     made.suppress = real.__suppress_context__
     for name in ("context", "cause"):
@@ -98,10 +105,14 @@ def make_partial(m: Machine, real: Any, source: Source | None) -> Value:
                          [m.part(a, source, "args", i) for i, a in enumerate(real.args)],
                          {k: m.part(v, source, "keywords", k) for k, v in real.keywords.items()})
     made.real, made.source = real, source
+    if source is not None:
+        m.guard(source.attr("args"), "len", len(real.args))
+        m.guard(source.attr("keywords"), "keys", tuple(real.keywords))
     return made
 
 
 def make_proxy(m: Machine, real: Any, source: Source | None) -> Value:
+    m.guard(source, "keys", tuple(real))
     return ProxyValue(DictValue(storage={m.raw_key(k, None): m.part(v, source, None, k)
                                          for k, v in real.items()}), real, source)
 
@@ -140,7 +151,8 @@ NATIVE_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType,
 # The guard that stands for the whole object.
 BY_IDENTITY = (type, types.ModuleType, types.BuiltinFunctionType, types.WrapperDescriptorType,
                types.MethodDescriptorType, types.ClassMethodDescriptorType,
-               types.GetSetDescriptorType, types.MemberDescriptorType)
+               types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern, re.Match,
+               types.GenericAlias, types.UnionType)
 
 
 class Wraps(Base):
@@ -251,6 +263,8 @@ class Wraps(Base):
         if found is None:
             found = self.known[id(real)] = CellValue(None, real, source)
             self.kept.append(real)
+        elif found.source is not None and found.source != source:
+            self.guard(source, "alias", found.source)
         return found  # type: ignore[return-value]
 
     def known_value(self, real: Any) -> Value:
