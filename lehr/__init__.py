@@ -25,14 +25,28 @@ TABLE: dict[str, dict[str, str]] = {
             "long=int64 cfloat=complex64 cdouble=complex128",
         "lehr.base.device": "device=Device",
         "lehr.tensor.tensor": "Tensor Size is_tensor",
+        "lehr.tensor.format":
+            "memory_format=MemoryFormat contiguous_format channels_last channels_last_3d "
+            "preserve_format layout=Layout strided sparse_coo sparse_csr sparse_csc sparse_bsr "
+            "sparse_bsc jagged",
         "lehr.tensor.mode":
             "no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled "
             "is_inference_mode_enabled",
-        "lehr.tensor.create": "tensor as_tensor asarray from_numpy",
+        "lehr.tensor.create":
+            "tensor as_tensor asarray from_numpy frombuffer from_dlpack to_dlpack empty_strided "
+            "range",
         "lehr.tensor.random":
             "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state "
-            "rand randn randint randperm normal",
-        "lehr.tensor.gradient": "",
+            "rand randn randint randperm normal rand_like randn_like randint_like bernoulli "
+            "multinomial poisson binomial dropout dropout_ alpha_dropout alpha_dropout_ "
+            "feature_dropout feature_dropout_ feature_alpha_dropout feature_alpha_dropout_ rrelu "
+            "_standard_gamma",
+        "lehr.tensor.attribute":
+            "is_floating_point is_complex is_signed is_inference is_conj is_neg resolve_conj "
+            "resolve_neg is_same_size is_nonzero numel",
+        "lehr.tensor.memory": "is_storage UntypedStorage TypedStorage",
+        "lehr.tensor.promote":
+            "result_type promote_types can_cast get_default_dtype set_default_dtype",
         "lehr.compiler.compile": "compile",
         "lehr.io": "save load",
     },
@@ -41,7 +55,8 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.mode": "no_grad enable_grad set_grad_enabled inference_mode",
     },
     "lehr.random": {
-        "lehr.tensor.random": "manual_seed seed initial_seed get_rng_state set_rng_state",
+        "lehr.tensor.random":
+            "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator",
     },
     "lehr.special": {},
     "lehr.linalg": {},
@@ -52,6 +67,11 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.nn.noise":
             "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu "
             "gumbel_softmax scaled_dot_product_attention",
+        "lehr.nn.running": "batch_norm instance_norm",
+        "lehr.nn.window":
+            "max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d "
+            "adaptive_max_pool3d",
+        "lehr.nn.loss": "triplet_margin_with_distance_loss",
     },
 }
 

@@ -1,8 +1,9 @@
 """The public functions and methods, made from signatures at first use.
 
-`function("softplus")` is `lehr.softplus`, `method("softplus")` is `Tensor.softplus`, `method("softplus_")` its
-in-place form. A name with one op becomes a Python function with exactly the op's parameters, so Python binds
-the arguments; a name with several ops tries them in order of registration.
+`function("softplus")` is `lehr.softplus`, `method("softplus")` is `Tensor.softplus`,
+`method("softplus_")` its in-place form. A name with one op becomes a Python function with exactly the
+op's parameters, so Python binds the arguments; a name with several ops tries them in order of
+registration. What is written in Python over ops is listed in METHODS.
 """
 
 from __future__ import annotations
@@ -14,12 +15,36 @@ from typing import Any
 from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops import families, parts, registry  # noqa: F401  (families fills the registry)
-from lehr.ops.registry import PLACES, Op, header
-from lehr.tensor import dispatch
+from lehr.ops.registry import CREATE, PLACES, REQUIRED, Op, header
+from lehr.tensor import dispatch, override
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 Maker = Callable[..., Any]
 
+# Tensor's methods and properties that are written over ops: module of this folder -> names
+# ("here=there" where they differ).
+METHODS = {
+    "convert": "to=tensor_to is_contiguous contiguous item tolist numpy type type_as float double half "
+               "bfloat16 int=int_ long short char byte bool=bool_ cfloat cdouble cpu cuda",
+    "gradient": "backward=tensor_backward requires_grad_ detach_",
+    "hook": "register_hook register_post_accumulate_grad_hook retain_grad",
+    "override": "as_subclass",
+    "memory": "data resize_ resize_as_ set_ as_strided_ share_memory_ is_shared pin_memory is_pinned "
+              "untyped_storage storage is_set_to storage_type",
+    "attribute": "is_cpu is_cuda is_meta is_mps is_xpu is_hpu is_mtia is_maia is_xla is_ipu is_vulkan "
+                 "is_sparse is_sparse_csr is_quantized is_mkldnn is_nested layout itemsize nbytes "
+                 "names output_nr _base name retains_grad grad_dtype volatile _is_view element_size "
+                 "get_device is_floating_point is_complex is_signed is_inference is_conj is_neg "
+                 "resolve_conj resolve_neg is_same_size is_nonzero is_coalesced dim_order has_names "
+                 "is_non_overlapping_and_dense",
+    "random": "uniform_ normal_ log_normal_ exponential_ cauchy_ geometric_ random_ bernoulli_ "
+              "bernoulli multinomial",
+    "create": "new_tensor new",
+}
+_PLACED = {word.split("=")[0]: (module, word.split("=")[-1])
+           for module, words in METHODS.items() for word in words.split()}
+_PARTS = {path: stem for stem, found in parts.PLACES.items() for path in found}
 
 _INDEX: dict[str, list[Op]] = {}
 _COUNT = [0]
@@ -46,49 +71,13 @@ def names(place: str) -> list[str]:
     return sorted({n for n in (*found, *(_PLACED if front == "Tensor." else ())) if "." not in n})
 
 
-# Tensor's methods and properties written over ops: module -> names ("here=there" where they differ).
-METHODS = {
-    "convert": "to=tensor_to is_contiguous contiguous item tolist numpy",
-    "gradient": "backward=tensor_backward requires_grad_",
-}
-_PLACED = {word.split("=")[0]: (module, word.split("=")[-1])
-           for module, words in METHODS.items() for word in words.split()}
-
-
-_PARTS = {path: stem for stem, paths in parts.PLACES.items() for path in paths}
-
-
-def _part(name: str, stem: str, form: str) -> Maker:
-    """A function of several results (`lehr.ops.parts`), bound to tensors."""
-    params = list(parts.signature_of(stem).parameters.values())
-    texts, values, keyword = [], [], False
-    for i, p in enumerate(params):
-        shown = "self" if form == "method" and i == 0 else p.name
-        if p.kind is p.KEYWORD_ONLY and not keyword:
-            keyword = True
-            texts.append("*")
-        if p.kind is p.VAR_POSITIONAL:
-            keyword = True
-            texts.append(f"*{shown}")
-            values.append(f"*{shown}")
-            continue
-        texts.append(shown if p.default is p.empty else f"{shown}=_d[{i}]")
-        values.append(f"{p.name}={shown}" if p.kind is p.KEYWORD_ONLY else shown)
-    space = {"_d": [p.default for p in params], "_run": parts.FUNCTIONS[stem], "_F": Tensor.F,
-             "__name__": __name__}
-    exec(f"def {name}({', '.join(texts)}):\n    return _run(_F, {', '.join(values)})", space)
-    made = space[name]
-    made.__doc__ = parts.FUNCTIONS[stem].__doc__
-    made.__qualname__ = f"Tensor.{name}" if form == "method" else name
-    return made  # type: ignore[no-any-return]
-
-
 def function(name: str, place: str = "function") -> Maker | None:
     """The function `name` of a namespace, or None."""
-    stem = _PARTS.get(PLACES[place] + name)
+    path = PLACES[place] + name
+    stem = _PARTS.get(path)
     if stem is not None:
         return _part(name, stem, "function")
-    found = paths().get(PLACES[place] + name)
+    found = paths().get(path)
     return _make(name, found, "function") if found else None
 
 
@@ -110,86 +99,213 @@ def method(name: str) -> Any:
     return _make(name, found, "inplace" if is_write else "method")
 
 
+# -- making functions ----------------------------------------------------------------------------------
+
+NUMPY = {"dim": "axis", "keepdim": "keepdims"}   # numpy's names, which PyTorch takes as well
+FACTORY = ("layout", "requires_grad", "pin_memory")  # further arguments of functions that create
+
+
+class Text:
+    """A function's parameters as source.
+
+    head  the parameter list; default number i is `_d[i]`, one that was not given `_no`
+    lines what turns numpy's names into PyTorch's
+    call  (positional, by keyword) arguments as the caller would write them
+    """
+
+    def __init__(self, params: list[Any], form: str, more: tuple[str, ...] = ()) -> None:
+        head: list[str] = []
+        self.lines: list[str] = []
+        self.positional: list[str] = []
+        self.keywords: list[str] = []
+        self.shown: list[str] = []
+        starred = False
+        names = {p.name for p in params}
+        required = [p.name for p in params if p.default is REQUIRED and not p.variadic]
+        for i, p in enumerate(params):
+            name = "self" if form != "function" and i == 0 else p.name
+            self.shown.append(name)
+            if p.keyword and not starred:
+                head.append("*")
+                starred = True
+            if p.variadic:
+                starred = True
+                head.append(f"*{name}")
+                self.positional.append(f"*{name}")
+                continue
+            late = p.default is REQUIRED and p.name == "dim" and required[-1] == "dim"
+            default = "" if p.default is REQUIRED and not late else "=_no" if late else f"=_d[{i}]"
+            head.append(name + default)
+            if starred:
+                self.keywords.append(name)
+            else:
+                self.positional.append(name)
+            if late:
+                self.lines.append(f"if {name} is _no: {name} = _lacking(axis)")
+            elif p.name in NUMPY and p.default is not REQUIRED:
+                self.lines.append(f"if {NUMPY[name]} is not _no: {name} = {NUMPY[name]}")
+        extra = [f"{NUMPY[n]}=_no" for n in NUMPY if n in names and any(
+            line.startswith(("if " + n, f"if {NUMPY[n]}")) for line in self.lines)]
+        extra += [f"{n}=None" for n in more]
+        if extra and not starred:
+            head.append("*")
+        self.head = ", ".join(head + extra)
+
+    @property
+    def given(self) -> str:
+        """The arguments as `(tuple), {dict}` for whoever takes the call over."""
+        words = ", ".join(f"{k!r}: {k}" for k in self.keywords)
+        return f"({''.join(f'{p}, ' for p in self.positional)}), _kept({{{words}}})"
+
+
+def _lacking(axis: Any) -> Any:
+    if axis is MISSING:
+        raise TypeError("missing required argument: dim")
+    return axis
+
+
+MISSING = override.MISSING
+
+
+def _compile(name: str, text: Text, body: list[str], space: dict[str, Any], params: list[Any]) -> Maker:
+    """Defines a public function: whoever takes it over (`__torch_function__`) comes first."""
+    safe = name if name.isidentifier() else "op"
+    defaults = {p.name: p.default for p in params}
+    space |= {"__name__": __name__, "_d": tuple(p.default for p in params), "_no": MISSING,
+              "_watch": override.WATCH, "_intercept": override.intercept, "_lacking": _lacking,
+              "_late": override.late, "_state": STATE,
+              "_kept": lambda given: {k: v for k, v in given.items() if v is not defaults.get(k)}}
+    lines = [*text.lines,
+             "if _watch.on:",
+             f"    _made = _intercept(_f, {text.given})",
+             "    if _made is not _no: return _made",
+             "try:",
+             *(f"    {line}" for line in body),
+             "except TypeError:",
+             f"    _made = _late(_f, {text.given})",
+             "    if _made is _no: raise",
+             "    return _made"]
+    exec(f"def {safe}({text.head}):\n" + "\n".join(f"    {line}" for line in lines), space)
+    made = space["_f"] = space[safe]
+    return made  # type: ignore[no-any-return]
+
+
 def _make(name: str, overloads: list[Op], form: str) -> Maker:
-    made = _exact(name, overloads[0], form) if len(overloads) == 1 else _several(name, overloads, form)
-    made.__doc__ = "\n\n".join(
-        f"{o.signature.text}\n\n{o.doc}".strip() for o in overloads)
+    made = (_exact(name, overloads[0], form) if len(overloads) == 1
+            else _several(name, overloads, form))
+    made.__doc__ = "\n\n".join(f"{o.signature.text}\n\n{o.doc}".strip() for o in overloads)
     made.__qualname__ = f"Tensor.{name}" if form != "function" else name
+    made.__module__ = "lehr"
     return made
 
 
 def _exact(name: str, op: Op, form: str) -> Maker:
     """A function with the op's own parameter list."""
-    params = op.params
-    parts = [p.name for p in params]
-    text = header(op.signature)
-    if form != "function" and params:
-        text = text.replace(params[0].name, "self", 1)
-        parts[0] = "self"
-    values = [f"_listed({q})" if p.variadic else q for p, q in zip(params, parts, strict=True)]
-    bound = f"({', '.join(values)}{',' if values else ''})"
-    space = {"_d": tuple(p.default for p in params), "_op": op, "_listed": listed,
-             "_call": dispatch.call, "_inplace": dispatch.inplace, "_out": write_out,
-             "__name__": __name__}
-    if form == "function" and "out" not in parts and "Tensor" in op.signature.results:
-        star = "" if any(p.keyword or p.variadic for p in params) else "*, "
-        text += f"{', ' if text else ''}{star}out=None"
-        body = (f"    if out is None: return _call(_op, {bound})\n"
-                f"    return _out(_op, {bound}, out)")
+    params = list(op.params)
+    creates = op.kind == CREATE and "device" in op.signature.index
+    has_out = form == "function" and "Tensor" in op.signature.results
+    more = (("out",) if has_out else ()) + (FACTORY if creates else ())
+    text = Text(params, form, tuple(m for m in more if m not in op.signature.index))
+    values = [f"_listed({q})" if p.variadic else q
+              for p, q in zip(params, text.shown, strict=True)]
+    if creates and not params[0].is_tensor:
+        at = op.signature.index["device"]
+        values[at] = "_state.device if device is None else device"
+    bound = f"({''.join(f'{v}, ' for v in values)})"
+    space = {"_op": op, "_listed": listed, "_call": dispatch.call, "_inplace": dispatch.inplace,
+             "_out": write_out, "_created": created}
+    if form == "inplace":
+        body = [f"return _inplace(_op, {bound})"]
+    elif creates:
+        out = "out" if has_out else "None"
+        body = [f"return _created(_op, {bound}, {out}, layout, requires_grad)"]
+    elif has_out:
+        body = [f"if out is None: return _call(_op, {bound})", f"return _out(_op, {bound}, out)"]
     else:
-        body = f"    return {'_inplace' if form == 'inplace' else '_call'}(_op, {bound})"
-    if any(p.variadic for p in params):  # `*dims` may also come by name
-        passed = ", ".join(f"*{q}" if p.variadic else f"{q}={q}" if p.keyword else q
-                           for p, q in zip(params, parts, strict=True))
-        body = f"    if _more: return _named({passed}, **_more)\n{body}"
-        text += ", **_more"
-        space["_named"] = _several(name, [op], form)
-    safe = name if name.isidentifier() else "op"
-    exec(f"def {safe}({text}):\n{body}", space)
-    return space[safe]  # type: ignore[no-any-return]
+        body = [f"return _call(_op, {bound})"]
+    return _compile(name, text, body, space, params)
 
 
-def listed(values: tuple[Any, ...]) -> list[Any]:
+def listed(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """`*size` given as numbers, or as one sequence."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        return list(values[0])
-    return list(values)
+        return tuple(values[0])
+    return values
+
+
+def created(op: Op, bound: tuple[Any, ...], out: Any, layout: Any, requires_grad: Any) -> Any:
+    """A new tensor as the factory arguments ask."""
+    if layout is not None and str(layout) != "torch.strided":
+        raise NotImplementedError(f"{op.api}(layout={layout}): lehr has strided tensors only")
+    if out is not None:
+        return write_out(op, bound, out)
+    made = dispatch.call(op, bound)
+    return made.requires_grad_() if requires_grad else made
 
 
 def write_out(op: Op, bound: tuple[Any, ...], out: Any) -> Any:
     """`out=`: the result is written into the given tensor(s), which are returned."""
     made = dispatch.call(op, bound)
     several = isinstance(made, tuple)
-    for target, value in zip(out if several else (out,), made if several else (made,), strict=True):
-        if target.requires_grad or value.requires_grad:
-            raise RuntimeError(f"{op.api}(): functions with out=... arguments don't support automatic "
-                               "differentiation, but one of the arguments requires grad.")
-        if tuple(target._shape) != tuple(value._shape):
+    targets = tuple(out) if several else (out,)
+    for target, value in zip(targets, made if several else (made,), strict=True):
+        if not isinstance(target, Tensor):
+            raise TypeError(f"{op.api}(): argument 'out' must be Tensor, not {type(target).__name__}")
+        if STATE.grad and (target.requires_grad or value.requires_grad):
+            raise RuntimeError(f"{op.api}(): functions with out=... arguments don't support "
+                               "automatic differentiation, but one of the arguments requires grad.")
+        if target._shape != value._shape:
             target.resize_(value._shape)
         if not dispatch.can_cast(value.dtype, target.dtype):
             raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type "
                                f"{target.dtype}")
         dispatch.assign(target, value)
-    return out
+    return op.signature.named(*targets) if several and op.signature.named else out
 
 
 def _several(name: str, overloads: list[Op], form: str) -> Maker:
     """A function that takes the first overload that fits."""
     run = dispatch.inplace if form == "inplace" else dispatch.call
+    creates = all(o.kind == CREATE for o in overloads)
 
     def choose(*args: Any, **kwargs: Any) -> Any:
-        out = kwargs.pop("out", None)
+        if override.WATCH.on:
+            made = override.intercept(chosen, args, kwargs)
+            if made is not MISSING:
+                return made
+        out = kwargs.pop("out", None) if kwargs else None
+        factory = {k: kwargs.pop(k) for k in FACTORY if k in kwargs} if creates and kwargs else {}
+        for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
+            if theirs in kwargs:
+                kwargs[ours] = kwargs.pop(theirs)
         for op in overloads:
             bound = fit(op, args, kwargs)
-            if bound is not None:
-                return run(op, bound) if out is None else write_out(op, bound, out)
+            if bound is None:
+                continue
+            if creates:
+                if "device" in op.signature.index:
+                    bound = _placed(op, bound)
+                return created(op, bound, out, factory.get("layout"), factory.get("requires_grad"))
+            return run(op, bound) if out is None else write_out(op, bound, out)
+        made = override.late(chosen, args, kwargs)
+        if made is not MISSING:
+            return made
         given = ", ".join([*(type(a).__name__ for a in args),
                            *(f"{k}={type(v).__name__}" for k, v in kwargs.items())])
         known = "\n".join(f" * {o.signature.text}" for o in overloads)
-        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given}), but "
-                        f"expected one of:\n{known}")
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given}), "
+                        f"but expected one of:\n{known}")
+    chosen = choose
     choose.__name__ = name
     return choose
+
+
+def _placed(op: Op, bound: tuple[Any, ...]) -> tuple[Any, ...]:
+    """New tensors go to the default device."""
+    at = op.signature.index["device"]
+    if bound[at] is not None or STATE.device is None:
+        return bound
+    return (*bound[:at], STATE.device, *bound[at + 1:])
 
 
 def fit(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -216,7 +332,8 @@ def _is_number(x: Any) -> bool:
 CHECKS: dict[str, Callable[[Any], bool]] = {
     "Tensor": lambda x: isinstance(x, Tensor),
     "Scalar": _is_number,
-    "int": lambda x: (isinstance(x, int) and not isinstance(x, bool)) or hasattr(x, "__index__"),
+    "int": lambda x: (isinstance(x, int) and not isinstance(x, bool)) or (
+        hasattr(x, "__index__") and not isinstance(x, (bool, Tensor))),
     "float": lambda x: _is_number(x) and not isinstance(x, (bool, complex)),
     "bool": lambda x: isinstance(x, bool),
     "str": lambda x: isinstance(x, str),
@@ -231,11 +348,33 @@ def suits(value: Any, p: Any) -> bool:
     if value is None:
         return p.optional or p.default is None
     if p.many and type(value) in (list, tuple) or isinstance(value, tuple):
-        return p.many and all(v is None or any(_check(t, v) for t in p.types) for v in value)
+        return p.many and all(v is None or any(CHECKS[t](v) for t in p.types) for v in value)
     if p.many and "int" not in p.types:
         return False
-    return any(_check(t, value) for t in p.types)
+    return any(CHECKS[t](value) for t in p.types)
 
 
-def _check(kind: str, value: Any) -> bool:
-    return CHECKS[kind](value)
+class _Param:
+    """A parameter of a Python function, as `Text` reads it."""
+
+    def __init__(self, p: Any) -> None:
+        self.name, self.default = p.name, REQUIRED if p.default is p.empty else p.default
+        self.keyword, self.variadic = p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL
+        self.is_tensor = False
+
+
+def _part(name: str, stem: str, form: str) -> Maker:
+    """A function of several results (`lehr.ops.parts`), bound to tensors."""
+    params = [_Param(p) for p in parts.signature_of(stem).parameters.values()]
+    text = Text(params, form)
+    values = [f"*{q}" if p.variadic else f"{p.name}={q}" if p.keyword else q
+              for p, q in zip(params, text.shown, strict=True)]
+    space = {"_run": parts.FUNCTIONS[stem], "_F": Tensor.F}
+    made = _compile(name, text, [f"return _run(_F, {', '.join(values)})"], space, params)
+    made.__doc__ = parts.FUNCTIONS[stem].__doc__
+    made.__qualname__ = f"Tensor.{name}" if form == "method" else name
+    made.__module__ = "lehr"
+    return made
+
+
+__all__ = ["function", "header", "method", "names", "paths"]

@@ -100,6 +100,60 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     return Tensor.F.clone(self, memory_format=memory_format or "contiguous_format")  # type: ignore[no-any-return]
 
 
+TYPES = {"FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,
+         "BFloat16Tensor": dt.bfloat16, "ByteTensor": dt.uint8, "CharTensor": dt.int8,
+         "ShortTensor": dt.int16, "IntTensor": dt.int32, "LongTensor": dt.int64,
+         "BoolTensor": dt.bool_, "ComplexFloatTensor": dt.complex64,
+         "ComplexDoubleTensor": dt.complex128}
+LABELS = {v: k for k, v in TYPES.items()}
+
+
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The old name of the dtype ("torch.FloatTensor"), or a conversion to the one named."""
+    if dtype is None:
+        front = "torch." if self.device.type == "cpu" else f"torch.{self.device.type}."
+        return front + LABELS[self.dtype]
+    if isinstance(dtype, DType):
+        return to(self, None, dtype)
+    name = dtype if isinstance(dtype, str) else f"torch.{dtype.__name__}"
+    front, _, last = name.rpartition(".")
+    if last not in TYPES or front not in ("torch", "torch.cuda"):
+        raise ValueError(f"invalid type: {name!r}")
+    return to(self, "cuda" if front == "torch.cuda" else "cpu", TYPES[last])
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """Converted to the dtype and device of `other`."""
+    return to(self, other.device, other.dtype)
+
+
+def _converter(name: str, dtype: DType) -> Any:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        return to(self, None, dtype, False, memory_format)
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"Converted to {dtype}."
+    return method
+
+
+float, double, half = (_converter(n, dt.ALIASES[n]) for n in ("float", "double", "half"))
+int_, long, short = (_converter(n, dt.ALIASES[n]) for n in ("int", "long", "short"))
+char, byte = _converter("char", dt.int8), _converter("byte", dt.uint8)
+bool_, bfloat16 = _converter("bool", dt.bool_), _converter("bfloat16", dt.bfloat16)
+cfloat, cdouble = _converter("cfloat", dt.complex64), _converter("cdouble", dt.complex128)
+
+
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor in host memory."""
+    return to(self, CPU, None, False, memory_format)
+
+
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
+         memory_format: Any = None) -> Tensor:
+    """The tensor on a CUDA device (the current one unless named)."""
+    return to(self, "cuda" if device is None else device, None, False, memory_format)
+
+
 # -- numbers and arrays --------------------------------------------------------------------------------
 
 

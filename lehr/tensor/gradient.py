@@ -71,3 +71,20 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Turns recording of operations on this leaf on or off."""
     self.requires_grad = requires_grad
     return self
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Makes this very tensor a leaf without history."""
+    if self._view is not None and self._view.base is not None:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using "
+                           "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view "
+                           "is set as True, gradients are views of DDP buckets, and hence detach_() "
+                           "cannot be called on these gradients. To fix this error, please refer to "
+                           "the Optimizer.zero_grad() function in torch/optim/optimizer.py as a "
+                           "solution.")
+    meta = self._meta
+    if meta is not None:
+        meta.grad_fn, meta.index, meta.requires_grad = None, 0, False
+        if meta.watchers is not None:
+            meta.watchers.touch()
+    return self

@@ -15,12 +15,13 @@ import numpy as np
 from lehr.base import dtype as dt
 from lehr.base.dtype import DType
 from lehr.ops import execute
-from lehr.ops.registry import Op
+from lehr.ops.registry import POINTWISE, Op
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 LIMIT = 8192
 NUMBERS = (int, float, complex, bool)
+PLAIN = frozenset(NUMBERS)
 
 # (shape, strides, dtype, device) -> a number that stands for it; numbers are never used again.
 _KEYS: dict[Any, int] = {}
@@ -86,14 +87,26 @@ def _conversions(op: Op, args: tuple[Any, ...], compute: DType | None) -> Any:
 
 
 _PLANS: dict[Any, Plan] = {}
+_LOOSE: dict[Op, tuple[bool, ...]] = {}
+
+
+def loose(op: Op) -> tuple[bool, ...]:
+    """Which parameters are numbers whose type alone (and sign, of integers) a plan depends on."""
+    made = _LOOSE[op] = tuple([
+        (op.kind is POINTWISE and "Scalar" in p.types) or p.name in ("key", "offset")
+        for p in op.params])
+    return made
 
 
 def plan(op: Op, args: tuple[Any, ...], layout_of: Any) -> Plan | None:
     """The plan of a call; None where it cannot be told without the data."""
     key: list[Any] = [op, dt.Default.dtype]
-    for a in args:
+    flags = _LOOSE.get(op) or loose(op)
+    for a, free in zip(args, flags):  # noqa: B905  (an op without parameters has no flags)
         if isinstance(a, Tensor):
             key.append(intern(a) if a._key is None else a._key)
+        elif free and (kind := type(a)) in PLAIN:
+            key += (kind is int and a < 0, kind)
         elif (kind := type(a)) is list or kind is tuple:
             key.append(tuple([(intern(x) if x._key is None else x._key, Tensor)
                               if isinstance(x, Tensor) else (x, type(x)) for x in a]))

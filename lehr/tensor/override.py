@@ -90,6 +90,13 @@ def intercept(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
                     f"handlers returned NotImplemented: {', '.join(t.__name__ for t in types)}")
 
 
+def late(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """After a TypeError: an argument that is no tensor may still take the call over."""
+    if any(_takes_over(x) for x in _flat([*args, *kwargs.values()])):
+        return intercept(func, args, kwargs)
+    return MISSING
+
+
 def default(cls: type, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """`Tensor.__torch_function__`: runs `func`; plain tensors in the result become `cls`."""
     if not all(issubclass(cls, t) for t in types):

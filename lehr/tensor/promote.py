@@ -30,23 +30,6 @@ def can_cast(from_: DType, to: DType) -> bool:
     return dt.can_cast(from_, to)
 
 
-def is_floating_point(input: Tensor) -> bool:
-    return input.dtype.is_floating_point
-
-
-def is_complex(input: Tensor) -> bool:
-    return input.dtype.is_complex
-
-
-def is_signed(input: Tensor) -> bool:
-    return input.dtype.signed
-
-
-def numel(input: Tensor) -> Any:
-    """How many elements."""
-    return input.numel()
-
-
 def get_default_dtype() -> DType:
     """The floating dtype that numbers get."""
     return dt.Default.dtype
