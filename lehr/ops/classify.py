@@ -438,6 +438,9 @@ class multilabel_margin_loss:
         if tuple(x.shape) != tuple(target.shape):
             raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of "
                                f"size: {list(x.shape)}")
+        if len(x.shape) > 2 or (x.shape and isinstance(x.shape[-1], int) and x.shape[-1] == 0):
+            raise RuntimeError("Expected non-empty vector or matrix with optional 0-dim batch "
+                               f"size, but got: {list(x.shape)}")
         how = reduction_of(size_average, reduce, reduction)
         return typed(tuple(x.shape[:-1]), how, (x,))._replace(compute=None)
 

@@ -145,7 +145,9 @@ def _cross_rule(x, y, dim=None):
     shape = rule.broadcast(tuple(x.shape), tuple(y.shape))
     if dim is not None:
         at = dim_of(dim, len(shape))
-        if not same(shape[at], 3):
+        if len(x.shape) != len(y.shape):
+            raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+        if not same(x.shape[at], 3) or not same(y.shape[at], 3):
             raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got "
                                f"{x.shape[at]} and {y.shape[at]}")
     elif not any(isinstance(s, int) and s == 3 for s in shape):

@@ -393,7 +393,8 @@ class linalg_matrix_power:
     def decomp(F: Any, x: Any, n: int) -> Any:
         if n == 0:
             eye = F.eye(x.shape[-1], dtype=x.dtype, device=x.device)
-            return F.clone(F.expand(eye, tuple(x.shape)))
+            never = F.full((), False, dtype=dt.bool_, device=x.device)
+            return F.where(never, x, eye)  # its derivative is 0, not absent
         x = F.linalg_inv(x) if n < 0 else x
         n, out = abs(n), None
         while n:

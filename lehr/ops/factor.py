@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy
 
 from lehr.base import dtype as dt
-from lehr.ops import rule
 from lehr.ops.contract import transposed as t
 from lehr.ops.linalg import TOLERANCE, LinAlgError, matrix, positive, real_only, typed
 from lehr.ops.registry import HOST, op
-from lehr.ops.rule import Spec, device_of, dims_of, reduced_shape
+from lehr.ops.rule import Spec, dims_of, reduced_shape
 
 
 def _smaller(shape):
@@ -35,9 +34,10 @@ def _gaps(F, x):
 
 
 def _total(parts):
+    """The sum of what there is."""
     made = None
     for p in parts:
-        made = p if made is None or p is None else made + p
+        made = made if p is None else p if made is None else made + p
     return made
 
 
@@ -152,7 +152,8 @@ class linalg_eigh:
         parts = [] if gl is None else [_diagonal(F, gl)]
         if gv is not None:
             parts.append(F.matmul(t(F, v), gv) * _gaps(F, lam))
-        return F.matmul(F.matmul(v, _total(parts)), t(F, v))
+        inner = _total(parts)
+        return F.matmul(F.matmul(v, (inner + t(F, inner)) * 0.5), t(F, v))
 
     def samples(s):  # float32: the gradient is that of a symmetric matrix; signs are not determined
         x = positive(s, 3, fixed=dt.float32)
@@ -445,14 +446,31 @@ class linalg_lstsq:
     def vjp(F, g, out, a, b, rcond, driver):
         real_only("lstsq", a)
         vector = b.ndim == a.ndim - 1
-        rise = F.unsqueeze(g[0], -1) if vector else g[0]
-        p = F.linalg_pinv(a)
+
+        def columns(x):
+            return F.unsqueeze(x, -1) if vector else x
+        p, made = F.linalg_pinv(a), []
+
+        def both():
+            """Gradients of A and B (as columns)."""
+            if made:
+                return made
+            made.extend((None, None))
+            if g[0] is not None:
+                rise = columns(g[0])
+                made[:] = _pinv_grad(F, F.matmul(rise, t(F, columns(b))), p, a), F.matmul(t(F, p),
+                                                                                          rise)
+            if g[1] is not None and a.shape[-2] > a.shape[-1]:  # X is the minimum: it may stay
+                x = columns(out[0])
+                rest = (F.matmul(a, x) - columns(b)) * F.unsqueeze(columns(g[1]) if vector
+                                                                   else g[1], -2) * 2
+                made[:] = _total([F.matmul(rest, t(F, x)), made[0]]), _total([-rest, made[1]])
+            return made
 
         def right():
-            made = F.matmul(t(F, p), rise)
-            return F.squeeze(made, -1) if vector else made
-        return (lambda: _pinv_grad(F, F.matmul(rise, t(F, F.unsqueeze(b, -1) if vector else b)), p,
-                                   a), right)
+            made = both()[1]
+            return F.squeeze(made, -1) if vector and made is not None else made
+        return lambda: both()[0], right
 
     def samples(s):
         yield s(s.f(4, 3), s.f(4, 2))
@@ -580,120 +598,3 @@ class linalg_cond:
         x = s.f(3, 3) + (4 * numpy.eye(3)).astype(s.floating.np)
         for p in (None, -2, "fro", 1, float("inf"), "nuc"):
             yield s(x, p)
-
-
-# LU
-
-
-def _eliminate(np, x):
-    """LU with partial pivoting of a batch, in place; pivots as LAPACK's, from 1."""
-    x = x.copy()
-    m, n = x.shape[-2:]
-    k = min(m, n)
-    pivots = np.zeros((*x.shape[:-2], k), np.int32)
-    flat, rows = x.reshape(-1, m, n), pivots.reshape(-1, k)
-    each = np.arange(len(flat))
-    for i in range(k):
-        best = np.abs(flat[:, i:, i]).argmax(1) + i
-        rows[:, i] = best + 1
-        flat[each, i], flat[each, best] = flat[each, best], flat[each, i].copy()
-        pivot = flat[:, i, i][:, None]
-        flat[:, i + 1:, i] /= np.where(pivot == 0, 1, pivot)
-        flat[:, i + 1:, i + 1:] -= flat[:, i + 1:, i, None] * flat[:, None, i, i + 1:]
-    return flat.reshape(x.shape), pivots
-
-
-@op("linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> named(LU=Tensor, pivots=Tensor)")
-class linalg_lu_factor:
-    """The LU factors of matrices in one (L without its unit diagonal), and LAPACK's pivots (int32,
-    from 1)."""
-
-    kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
-    nondiff = (1,)
-
-    def rule(x, pivot=True):
-        shape = matrix("linalg.lu_factor", x)
-        if not pivot:
-            raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the "
-                               "CPU")
-        return typed(x, shape), typed(x, (*shape[:-2], _smaller(shape)), dt.int32)
-
-    def eager(np, x, pivot):
-        return _eliminate(np, x)
-
-    def vjp(F, g, out, x, pivot):
-        raise RuntimeError("the derivative of linalg.lu_factor is not implemented; use "
-                           "linalg.solve")
-
-    def samples(s):
-        yield s(s.f(3, 3, dtype=dt.float32))
-        yield s(s.f(2, 3, 4, dtype=dt.float32))
-        yield s(s.f(4, 3, dtype=dt.float32))
-
-
-@op("linalg_lu(A: Tensor, *, pivot: bool = True) -> named(P=Tensor, L=Tensor, U=Tensor)")
-class linalg_lu:
-    """A = P L U."""
-
-    kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
-    nondiff = (0,)
-
-    def rule(x, pivot=True):
-        shape = matrix("linalg.lu", x)
-        if not pivot:
-            raise RuntimeError("linalg.lu: LU without pivoting is not implemented on the CPU")
-        (m, n), k = shape[-2:], _smaller(shape)
-        return (typed(x, (*shape[:-2], m, m)), typed(x, (*shape[:-2], m, k)),
-                typed(x, (*shape[:-2], k, n)))
-
-    def eager(np, x, pivot):
-        made, pivots = _eliminate(np, x)
-        m, n = x.shape[-2:]
-        k = min(m, n)
-        low = np.tril(made[..., :k], -1)
-        low[..., np.arange(k), np.arange(k)] = 1
-        order = np.broadcast_to(np.arange(m), (*x.shape[:-2], m)).copy()
-        for i in np.ndindex(*x.shape[:-2]):
-            for a, b in enumerate(pivots[i] - 1):
-                order[i][[a, b]] = order[i][[b, a]]
-        p = (np.arange(m)[:, None] == order[..., None, :]).astype(x.dtype)
-        return p, low, np.triu(made[..., :k, :])
-
-    def vjp(F, g, out, x, pivot):
-        raise RuntimeError("the derivative of linalg.lu is not implemented; use linalg.solve")
-
-    def samples(s):
-        yield s(s.f(3, 3, dtype=dt.float32))
-        yield s(s.f(2, 3, 4, dtype=dt.float32))
-        yield s(s.f(4, 3, dtype=dt.float32))
-
-
-@op("linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor) -> Tensor")
-class linalg_lu_solve:
-    """X with A X = B, from `lu_factor`'s results."""
-
-    kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
-
-    def rule(lu, pivots, b):
-        shape = matrix("linalg.lu_solve", lu, True)
-        head = rule.broadcast(shape[:-2], tuple(b.shape[:-2]))
-        return Spec((*head, *b.shape[-2:]), b.dtype, device_of((lu, b)))
-
-    def eager(np, lu, pivots, b):
-        head = np.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
-        x = np.broadcast_to(b, (*head, *b.shape[-2:])).copy()
-        swaps = np.broadcast_to(pivots - 1, (*head, pivots.shape[-1]))
-        for i in np.ndindex(*head):
-            for a, c in enumerate(swaps[i]):
-                x[i][[a, c]] = x[i][[c, a]]
-        n = lu.shape[-1]
-        low = np.tril(lu, -1) + np.eye(n, dtype=lu.dtype)
-        return np.linalg.solve(np.triu(lu), np.linalg.solve(low, x))
-
-    def vjp(F, g, out, lu, pivots, b):
-        raise RuntimeError("the derivative of linalg.lu_solve is not implemented; use linalg.solve")
-
-    def samples(s):
-        x = s.f(3, 3, dtype=dt.float32)
-        lu, pivots = _eliminate(numpy, x)
-        yield s(lu, pivots, s.f(3, 2, dtype=dt.float32))

@@ -43,6 +43,7 @@ FAMILIES = (
     "classify",
     "linalg",
     "factor",
+    "lu",
     "spectral",
     "reduce",
     "statistic",

@@ -553,8 +553,8 @@ class linalg_vander:
     where, dtypes = "linalg", "float"
 
     def rule(x, N=None):
-        if not x.shape:
-            raise RuntimeError("linalg.vander: Expected dim of x to be at least one.")
+        if not x.shape and N is None:
+            raise RuntimeError("linalg.vander: a 0-D x needs N.")
         n = x.shape[-1] if N is None else N
         if isinstance(n, int) and n <= 1:
             raise RuntimeError("linalg.vander: N must be greater than 1.")

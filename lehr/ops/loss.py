@@ -285,9 +285,12 @@ def _variance(x, var):
         return shape
     if shape == tuple(x.shape[:-1]):
         return (*shape, 1)
-    if len(shape) != len(x.shape) or shape[:-1] != tuple(x.shape[:-1]) or shape[-1] != 1:
-        rule.broadcast(tuple(x.shape), shape)
-    return shape
+    try:
+        if rule.broadcast(tuple(x.shape), shape) == tuple(x.shape):
+            return shape
+    except RuntimeError:
+        pass
+    raise ValueError(f"var is of incorrect size: {list(shape)} for an input of {list(x.shape)}")
 
 
 @op("gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, "
