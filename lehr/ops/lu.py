@@ -68,8 +68,11 @@ class linalg_lu_factor:
         return _eliminate(np, x)
 
     def vjp(F, g, out, x, pivot):
-        raise RuntimeError("the derivative of linalg.lu_factor is not implemented; use "
-                           "linalg.solve")
+        _square("lu_factor", x)
+        lu = out[0]
+        eye = F.eye(lu.shape[-1], dtype=lu.dtype, device=lu.device)
+        made = _lu_grad(F, F.tril(g[0], -1), F.triu(g[0]), F.tril(lu, -1) + eye, F.triu(lu))
+        return F.matmul(t(F, F.linalg_permute_rows(eye, out[1])), made)
 
     def samples(s):
         yield s(s.f(3, 3))
