@@ -1,0 +1,258 @@
+"""A program as C: one function per kernel, one entry function per segment.
+
+A segment is a run of steps between two host calls: `void NAME(void **ptr)`. `ptr` holds the arena,
+the runtime table, the sizes, the fault record, then params, outputs and constants (see `host`).
+Kernels of the same text are one function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lehr.base import sym
+from lehr.compiler.emit import header, host, value
+from lehr.compiler.emit.kernel import Function, Kernel
+from lehr.compiler.emit.lines import Lines
+from lehr.compiler.emit.nest import prepare
+from lehr.compiler.emit.order import order
+from lehr.compiler.emit.value import Unsupported
+from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Program, Step
+from lehr.compiler.loop.ir import Kernel as LoopKernel
+
+FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
+GRAIN = 1 << 15  # the weight of work that is worth a task
+MANY = 16  # functions in one source: several sources are compiled at once
+ALIGN = 64
+_HEADERS = ("lehr_task", "lehr_runtime")
+
+
+class Code(NamedTuple):
+    """C sources (without the runtime's header) and the record of the call."""
+
+    sources: tuple[str, ...]
+    record: dict[str, Any]
+
+
+class Layout(NamedTuple):
+    """Where arena buffers lie, in bytes, and how long the arena is."""
+
+    offsets: Mapping[Buffer, Any]
+    size: Any
+
+
+def layout(program: Program) -> Layout:
+    """Every arena buffer in a place of its own: for programs without a memory plan."""
+    offsets: dict[Buffer, Any] = {}
+    end: Any = 0
+    for b in program.buffers:
+        if b.role == "arena":
+            offsets[b] = end
+            span = 1 + sum(((n - 1) * s for n, s in zip(b.shape, b.strides, strict=True)), 0)
+            end = end + sym.ceildiv(sym.maximum(span, 1) * b.dtype.itemsize, ALIGN) * ALIGN
+    return Layout(offsets, end)
+
+
+def emit(program: Program, plan: Any = None, header_text: str = "") -> Code:
+    """The C of a program. `plan`: `offsets` and `size` of the arena; None: nothing shares memory.
+    `header_text`: what every source begins with. Unsupported names what has no C."""
+    return _Emitter(program, plan or layout(program), header_text).code()
+
+
+def supports(step: Step) -> bool:
+    """Whether this back end can spell a step; others have to be host calls."""
+    if isinstance(step, Extern):
+        return False
+    return True
+
+
+class _Emitter:
+    def __init__(self, program: Program, plan: Any, header_text: str) -> None:
+        self.program, self.plan, self.header = program, plan, header_text
+        constants = [b for b in program.buffers if b.role == "const"]
+        fixed = [*program.params, *program.results, *constants]
+        self.places = host.Places(fixed, plan.offsets)
+        self.constants = constants
+        self.functions: dict[str, tuple[str, str]] = {}  # canonical text -> (name, text)
+        self.names: set[str] = set()
+        self.faults: list[list[str]] = []
+        self.entries: list[str] = []
+        self.steps: list[dict[str, Any]] = []
+        self.alias = _shared(plan.offsets)
+
+    def code(self) -> Code:
+        segment: list[Step] = []
+        for step in (*self.program.steps, None):
+            if step is not None and not isinstance(step, HostCall):
+                segment.append(step)
+                continue
+            if segment:
+                self.segment(segment)
+                segment = []
+            if step is not None:
+                self.steps.append(host.host_step(step, self.places))
+        return Code(self.sources(), self.record())
+
+    def record(self) -> dict[str, Any]:
+        p = self.program
+        return {"name": p.name, "symbols": [s.name for s in p.symbols],
+                "params": [host.declared(b) for b in p.params],
+                "outputs": [host.declared(b) for b in p.results],
+                "constants": [host.constant(b) for b in self.constants],
+                "arena": host.size(self.plan.size), "steps": self.steps, "faults": self.faults}
+
+    # Functions
+
+    def unique(self, name: str) -> str:
+        stem = re.sub(r"\W", "_", name).strip("_") or "kernel"
+        stem = stem if stem[0].isalpha() else f"k_{stem}"
+        made, n = stem, 1
+        while made in self.names or made in _TAKEN:
+            n += 1
+            made = f"{stem}_{n}"
+        self.names.add(made)
+        return made
+
+    def function(self, k: LoopKernel, rows: int = 0) -> tuple[str, Function, int]:
+        """(name, function, number of the first place that may fail) of a kernel."""
+        base = len(self.faults)
+        at = ", ".join(str(x) for x in k.locations)
+
+        def place(kind: str) -> int:
+            self.faults.append([kind, at])
+            return len(self.faults) - base - 1
+
+        nest = prepare(k.name, k.axes, k.stores, k.binds, rows, self.alias)
+        made = Kernel(nest, order(nest, rows), place, self.program.symbols).write()
+        ids = {f"@{b.name}@": f"@{n}@" for n, (b, _) in enumerate(made.params)}
+        key = re.sub(r"@\w+@", lambda m: ids[m[0]], made.text)
+        if key not in self.functions:
+            name = self.unique(k.name)
+            comment = [f"/* {_line(x)} */" for x in dict.fromkeys(k.locations)]
+            text = made.text.replace("@@", name)
+            text = re.sub(r"@(\w+)@", lambda m: _safe(m[1]), text)
+            self.functions[key] = (name, "\n".join([*comment, text]))
+        return self.functions[key][0], made, base
+
+    def pointers(self, made: Function, base: int) -> str:
+        """The initializer of a kernel's `p`."""
+        items = [self.pointer(b) for b, _ in made.params]
+        items += ["(void *)size"] * made.sizes
+        items += ["fault", f"(void *){base}LL"] * made.fault
+        return ", ".join(items) or "0"
+
+    def pointer(self, b: Buffer) -> str:
+        if b in self.places.slots:
+            return f"ptr[{self.places.slots[b]}]"
+        return f"arena + {value.atom(self.size(self.plan.offsets[b]))}"
+
+    def size(self, e: Any) -> str:
+        return value.index(e, {s: f"size_{s.name}" for s in self.program.symbols})
+
+    # Segments
+
+    def segment(self, steps: Sequence[Step]) -> None:
+        name = self.unique(f"{self.program.name}_{len(self.entries)}")
+        out = Lines()
+        with out.block(f'__attribute__((visibility("default"))) void {name}(void **ptr)'):
+            out.add("char *arena = ptr[0];", "const lehr_runtime *rt = ptr[1];",
+                    "const int64_t *size = ptr[2];", "lehr_fault *fault = ptr[3];")
+            out.add(*(f"const int64_t size_{s.name} = size[{n}];"
+                      for n, s in enumerate(self.program.symbols)))
+            out.add("(void)arena, (void)rt, (void)size, (void)fault;")
+            for step in steps:
+                _STEPS[type(step)](self, out, step)
+        self.entries.append(out.text())
+        self.steps.append({"segment": name})
+
+    def kernel(self, out: Lines, k: LoopKernel) -> None:
+        name, made, base = self.function(k)
+        with out.block(""):
+            out.add(f"void *const p[] = {{{self.pointers(made, base)}}};")
+            if made.phased:
+                out.add(f"{name}(rt, p);")
+            else:
+                out.add(f"lehr_spread(rt, {name}, p, {self.size(made.total)}, {_grain(made)});")
+        if made.fault:
+            out.add("if (fault->kind) return;")
+
+    def group(self, out: Lines, g: Group) -> None:
+        parts = [(*self.function(k), k) for k in g.kernels]
+        rest = [k for _, made, _, k in parts if made.phased]
+        jobs = [(name, made, base) for name, made, base, _ in parts if not made.phased]
+        for k in rest:
+            self.kernel(out, k)
+        with out.block(""):
+            for n, (_, made, base) in enumerate(jobs):
+                out.add(f"void *const p{n}[] = {{{self.pointers(made, base)}}};")
+            out.add("lehr_job jobs[] = {")
+            out.add(*(f"  {{{name}, p{n}, {self.size(made.total)}, {_grain(made)}, 0, 0}},"
+                      for n, (name, made, _) in enumerate(jobs)))
+            out.add("};", f"lehr_spread_all(rt, jobs, {len(jobs)});")
+        if any(made.fault for _, made, _ in jobs):
+            out.add("if (fault->kind) return;")
+
+    def extern(self, out: Lines, e: Extern) -> None:
+        raise Unsupported(f"op {e.op.name} has no C")
+
+    # Sources
+
+    def sources(self) -> tuple[str, ...]:
+        functions = list(self.functions.values())
+        entries = "\n\n".join(self.entries)
+        if len(functions) <= MANY:
+            return (self.source([text for _, text in functions], entries),)
+        count = -(-len(functions) // MANY)
+        heads = []
+        for name, text in functions:
+            found = re.search(rf"static (void {name}\(.*?\)) {{", text)
+            assert found is not None
+            heads.append(found[1])
+        outside = '__attribute__((visibility("hidden"))) '
+        shared = [text.replace(f"static {head}", outside + head, 1)
+                  for (_, text), head in zip(functions, heads, strict=True)]
+        declared = "\n".join(f"{outside}{head};" for head in heads)
+        parts = [shared[n::count] for n in range(count)]
+        return (self.source([declared], entries), *(self.source(part, "") for part in parts))
+
+    def source(self, functions: Sequence[str], entries: str) -> str:
+        texts = [*functions, entries]
+        known = set(_HEADERS)
+        return "\n\n".join(filter(None, [self.header, header.prelude([*texts], known), *texts]))
+
+
+def _line(location: Any) -> str:
+    text = f"{location}: {location.text}" if location.text else str(location)
+    return text.replace("*/", "* /")
+
+
+def _grain(made: Function) -> int:
+    return max(1, GRAIN // made.work)
+
+
+def _shared(offsets: Mapping[Buffer, Any]) -> dict[Buffer, Buffer]:
+    """Arena buffers that lie at the same place, by the first of them."""
+    first: dict[Any, Buffer] = {}
+    return {b: first.setdefault(at, b) for b, at in offsets.items()}
+
+
+_WORDS = (r"(?:[tkivnclhp]|acc|at|words|room|total|row|column|partial|part|block|low|low_end|tile|"
+          r"tile_end|width|from|to|begin|end|more|rt|ptr|size|fault|place|args|share|parts|chunk|"
+          r"worker|ctx|arena|jobs|size_\w*|lehr_\w*)")
+_KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if "
+    "inline int long register restrict return short signed sizeof static struct switch typedef "
+    "union unsigned void volatile while asm typeof main linux unix".split())
+_TAKEN = _KEYWORDS | {"sizeof"}
+
+
+def _safe(name: str) -> str:
+    """A buffer's name as a C variable that is none of the generator's own."""
+    if name in _KEYWORDS or re.fullmatch(rf"{_WORDS}\d*_*", name):
+        return f"{name}_b"
+    return name
+
+
+_STEPS: dict[type, Any] = {LoopKernel: _Emitter.kernel, Group: _Emitter.group,
+                           Extern: _Emitter.extern}
