@@ -185,9 +185,7 @@ def gpt(layers: int = 4, b: int = 4, t: int = 64, c: int = 128, heads: int = 4,
     x = net.norm(x, "ln")
     logits = net.linear(x, "head", vocabulary, False)
     net.at(31)
-    logp = F.log_softmax(F.view(logits, (b * t, vocabulary)), -1)
-    picked = F.gather(logp, 1, F.view(target, (b * t, 1)))
-    loss = F.neg(F.mean(picked))
+    loss = F.cross_entropy(F.view(logits, (b * t, vocabulary)), F.view(target, (b * t,)))
     if not train:
         return net.finish([loss], gradients(net.b, loss, net.weights))
     grads = gradients(net.b, loss, net.weights)

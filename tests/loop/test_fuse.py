@@ -100,7 +100,7 @@ def test_training_step():
     counts = measure(fused)
     assert counts.externs == 75 and counts.kernels <= 86 and counts.launches <= 116
     place = plan(fused)
-    assert place.nbytes <= 13.1e6 and place.nbytes <= place.peak * 1.02
+    assert place.nbytes <= 13.1e6 and place.nbytes <= place.peak * 1.03
     assert not any("write" in s.name for s in fused.steps)  # every weight is updated in place
 
 

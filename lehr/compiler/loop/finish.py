@@ -18,8 +18,9 @@ from lehr.compiler.loop.merge import Binds, Entry, Nest
 from lehr.compiler.loop.text import row_major, walk
 from lehr.compiler.loop.verify import touched
 
-# The work for one element up to which a row is computed again instead of being staged.
-AGAIN = 6
+# The work for one element up to which a row is computed again: instead of being staged, or, where
+# it is stored anyway, instead of being loaded.
+AGAIN, LOAD = 6, 2
 # Expressions are not inlined into one another beyond this depth.
 DEPTH = 100
 
@@ -162,7 +163,9 @@ class _Forward:
                 names[w] = r
             elif w is not r and w != r:
                 return None
-        if set(names) != own or self.work(s.value, s) > AGAIN or not self.shallow(s.value):
+        stored = s.buffer.role != "arena" or self.used[s.buffer] > 1
+        if set(names) != own or not self.shallow(s.value) or (
+                self.work(s.value, s) > (LOAD if stored else AGAIN)):
             return None
         return Rewriter(names, None, self.binds.of, self.binds.fresh)(s.value)
 

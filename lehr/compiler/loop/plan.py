@@ -228,7 +228,10 @@ def measure(program: Program) -> Measure:
     moved = 0
     for k in parts:
         reads, writes = touched(k)
-        for b in [b for b in (*reads, *writes) if b.role != "local"]:
+        # A step finds what it wrote itself in cache; an update in place reads what was there
+        # before.
+        read = [b for b in reads if b not in writes or b.role == "ref"]
+        for b in [b for b in (*read, *writes) if b.role != "local"]:
             n = numel(b.shape)
             moved += n * b.dtype.itemsize if isinstance(n, int) else 0
     return Measure(sum(isinstance(k, Kernel) for k in parts), len(program.steps),

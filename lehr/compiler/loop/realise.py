@@ -25,6 +25,9 @@ EXPENSIVE = 8
 # Longer chains are cut, which bounds the depth of expressions.
 DEPTH = 60
 
+# Costs of kinds: random bits are a hash, and an index that is data is checked at every use.
+OWN = {registry.RANDOM: 12, registry.INDEX: 4}
+
 INLINE = ("view", "value", "number")
 
 
@@ -115,8 +118,7 @@ def kept(graph: Graph) -> set[Value]:
             continue
         inputs = list(dict.fromkeys(node.inputs))
         own = 0 if kind != "value" else op_weight(node.op) if node.op.c else 1
-        if node.op.kind == registry.RANDOM:
-            own = 12
+        own = OWN.get(node.op.kind, own)
         v = node.result
         # What is smaller than the value is computed once for many elements.
         size = size_of(v)
