@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import sym
-from lehr.compiler.emit import header, host, value
+from lehr.compiler.emit import header, host, product, value
 from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
 from lehr.compiler.emit.order import order
 from lehr.compiler.emit.value import Unsupported
-from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Program, Step
+from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Operand, Program, Step
 from lehr.compiler.loop.ir import Kernel as LoopKernel
 
 FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
@@ -62,9 +62,7 @@ def emit(program: Program, plan: Any = None, header_text: str = "") -> Code:
 
 def supports(step: Step) -> bool:
     """Whether this back end can spell a step; others have to be host calls."""
-    if isinstance(step, Extern):
-        return False
-    return True
+    return not isinstance(step, Extern) or product.supported(step)
 
 
 class _Emitter:
@@ -80,6 +78,10 @@ class _Emitter:
         self.entries: list[str] = []
         self.steps: list[dict[str, Any]] = []
         self.alias = _shared(plan.offsets)
+        # Scratch memory of one step lies behind the planned arena.
+        self.views: dict[Buffer, Operand] = {}
+        self.scratch: dict[Buffer, Any] = {}
+        self.end = self.used = plan.size
 
     def code(self) -> Code:
         segment: list[Step] = []
@@ -100,7 +102,7 @@ class _Emitter:
                 "params": [host.declared(b) for b in p.params],
                 "outputs": [host.declared(b) for b in p.results],
                 "constants": [host.constant(b) for b in self.constants],
-                "arena": host.size(self.plan.size), "steps": self.steps, "faults": self.faults}
+                "arena": host.size(self.used), "steps": self.steps, "faults": self.faults}
 
     # Functions
 
@@ -143,9 +145,16 @@ class _Emitter:
         return ", ".join(items) or "0"
 
     def pointer(self, b: Buffer) -> str:
+        if b in self.views:
+            o = self.views[b]
+            base = self.pointer(o.buffer)
+            if o.offset == 0:
+                return base
+            return f"({value.memory(b.dtype)} *)({base}) + {value.atom(self.size(o.offset))}"
         if b in self.places.slots:
             return f"ptr[{self.places.slots[b]}]"
-        return f"arena + {value.atom(self.size(self.plan.offsets[b]))}"
+        at = self.scratch[b] if b in self.scratch else self.plan.offsets[b]
+        return f"arena + {value.atom(self.size(at))}"
 
     def size(self, e: Any) -> str:
         return value.index(e, {s: f"size_{s.name}" for s in self.program.symbols})
@@ -194,7 +203,46 @@ class _Emitter:
             out.add("if (fault->kind) return;")
 
     def extern(self, out: Lines, e: Extern) -> None:
-        raise Unsupported(f"op {e.op.name} has no C")
+        """A matrix product and what goes with it."""
+        q = product.product(e)
+        self.views.update(q.views)
+        for b in q.scratch:
+            span = sym.maximum(sym.prod(b.shape), 1) * b.dtype.itemsize
+            self.scratch[b] = self.end
+            self.end = self.end + sym.ceildiv(span, ALIGN) * ALIGN
+        for k in q.before:
+            self.kernel(out, k)
+        if q.kind:
+            self.multiply(out, e, q)
+        for k in q.after:
+            self.kernel(out, k)
+        self.used = sym.maximum(self.used, self.end)
+        self.end = self.plan.size
+
+    def multiply(self, out: Lines, e: Extern, q: product.Product) -> None:
+        """The call of lehr_multiply."""
+        made = None
+        if q.rows is not None:
+            name, made, base = self.function(q.rows, len(q.rows.axes) - 1)
+        pad = (1,) * (product.MOST - len(q.batch))
+        with out.block(""):
+            if made is not None:
+                out.add(f"void *const p[] = {{{self.pointers(made, base)}}};")
+            out.add("lehr_product q = {")
+            out.add(f"  .batch = {{{', '.join(map(self.size, (*pad, *q.batch)))}}},")
+            for letter, x in zip("abc", (q.a, q.b, q.c), strict=True):
+                steps = ", ".join(map(self.size, (*[0] * len(pad), *x.step)))
+                out.add(f"  .{letter} = {self.pointer(x.buffer)}, .{letter}_step = {{{steps}}}, "
+                        f".ld{letter} = {self.size(x.leading)},")
+            m, n, k = map(self.size, q.sizes)
+            out.add(f"  .ta = {q.a.trans}, .tb = {q.b.trans}, .m = {m}, .n = {n}, .k = {k},")
+            if made is not None:
+                out.add(f"  .rows = {name}, .p = p,")
+            item = q.c.buffer.dtype.itemsize
+            out.add("};", *(f"/* {_line(x)} */" for x in e.locations),
+                    f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
+        if made is not None and made.fault:
+            out.add("if (fault->kind) return;")
 
     # Sources
 

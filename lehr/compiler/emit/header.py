@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prelude")
 # In the order in which they may build on each other.
-FILES = ("bits.h", "integer.h", "float64.h", "float32.h", "random.h", "spread.h")
+FILES = ("bits.h", "integer.h", "float64.h", "float32.h", "random.h", "spread.h", "product.h")
 _NAME = re.compile(r"\b(?:lehr|LEHR)_\w*[A-Za-z0-9]\b")
-_DEFINED = re.compile(r"^(?:#define |typedef [^;{]*?|} |(?:LEHR_FN|static) "
+_DEFINED = re.compile(r"^(?:#define |LEHR_GEMM\(|typedef [^;{]*?|} |(?:LEHR_FN|static) "
                       r"(?:__attribute__\(\([^)]*\)\) )?[^=;{(]*?)"
-                      r"\b((?:lehr|LEHR)_\w+)(?=[ (\[;)]|$)", re.MULTILINE)
+                      r"\b((?:lehr|LEHR)_\w+)(?=[ ,(\[;)]|$)", re.MULTILINE)
 # Type suffix -> (type, its unsigned form, bits), for the functions on integers.
 INTEGERS = {
     "b1": ("uint8_t", "uint8_t", 8), "u8": ("uint8_t", "uint8_t", 8),

@@ -1,0 +1,77 @@
+/* Matrix products through the runtime's gemm, which is single-threaded: cut into tasks here. */
+
+/* C = A @ B for every point of up to four batch dimensions. Steps and leading dimensions count
+   elements. `rows`, if any, is run over rows of C, numbered through all batches, while those are in
+   the cache; `p` is for it. */
+typedef struct {
+  int64_t batch[4], a_step[4], b_step[4], c_step[4];
+  int64_t m, n, k, ta, tb, lda, ldb, ldc;
+  const void *a, *b;
+  void *c;
+  lehr_kernel rows;
+  void *const *p;
+  const lehr_runtime *rt;
+  int64_t tall, wide; /* blocks along m and along n */
+} lehr_product;
+
+/* Where batch number `i` begins. */
+LEHR_FN int64_t lehr_batch(const lehr_product *q, const int64_t *step, int64_t i) {
+  int64_t at = 0;
+  for (int d = 3; d >= 0; d--) {
+    at += i % q->batch[d] * step[d];
+    i /= q->batch[d];
+  }
+  return at;
+}
+
+/* A task is worth some 20 microseconds. Blocks of rows of C stay in the cache for `rows`. */
+static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_product *q,
+                                                  lehr_task task, int64_t itemsize) {
+  int64_t batches = q->batch[0] * q->batch[1] * q->batch[2] * q->batch[3];
+  if (batches == 0 || q->m == 0 || q->n == 0) return;
+  double work = 2.0 * (double)batches * (double)q->m * (double)q->n * (double)(q->k + 1);
+  int64_t most = rt->threads > 1 ? 2 * rt->threads : 1;
+  int64_t tasks = work > 2e6 * (double)most ? most : (int64_t)(work / 2e6) + 1;
+  int64_t blocks = (tasks + batches - 1) / batches;
+  q->rt = rt;
+  q->wide = 1;
+  q->tall = blocks < q->m / 48 + 1 ? blocks : q->m / 48 + 1;
+  if (q->rows) {
+    int64_t cached = (1 << 20) / (q->n * itemsize), height = cached < 96 ? 96 : cached;
+    if (q->tall * height < q->m) q->tall = (q->m + height - 1) / height;
+  } else if (q->tall < blocks && q->n / 64 + 1 > q->tall) {
+    q->wide = blocks < q->n / 64 + 1 ? blocks : q->n / 64 + 1;
+    q->tall = 1;
+  }
+  int64_t chunks = batches * q->tall * q->wide;
+  if (rt->threads == 1 || tasks == 1)
+    for (int64_t n = 0; n < chunks; n++) task(q, n, 0);
+  else
+    rt->parallel(task, q, chunks);
+}
+
+/* Block `n` of `blocks`, of whole sixteens: its begin. */
+LEHR_FN int64_t lehr_edge(int64_t length, int64_t blocks, int64_t n) {
+  int64_t at = (length + 15) / 16 * n / blocks * 16;
+  return at < length ? at : length;
+}
+
+#define LEHR_GEMM(name, real, gemm) \
+  static __attribute__((unused)) void name(void *ctx, int64_t chunk, int64_t worker) { \
+    const lehr_product *q = ctx; \
+    int64_t i = chunk / (q->tall * q->wide), row = chunk / q->wide % q->tall; \
+    int64_t column = chunk % q->wide; \
+    int64_t m0 = lehr_edge(q->m, q->tall, row), m1 = lehr_edge(q->m, q->tall, row + 1); \
+    int64_t n0 = lehr_edge(q->n, q->wide, column), n1 = lehr_edge(q->n, q->wide, column + 1); \
+    if (m0 == m1 || n0 == n1) return; \
+    const real *a = (const real *)q->a + lehr_batch(q, q->a_step, i) + m0 * (q->ta ? 1 : q->lda); \
+    const real *b = (const real *)q->b + lehr_batch(q, q->b_step, i) + n0 * (q->tb ? q->ldb : 1); \
+    real *c = (real *)q->c + lehr_batch(q, q->c_step, i) + m0 * q->ldc + n0; \
+    (void)worker; \
+    q->rt->gemm(q->ta, q->tb, m1 - m0, n1 - n0, q->k, 1, a, q->lda, b, q->ldb, 0, c, q->ldc); \
+    if (q->rows) q->rows(q->p, i * q->m + m0, i * q->m + m1); \
+  }
+
+LEHR_GEMM(lehr_gemm_f32, float, sgemm)
+
+LEHR_GEMM(lehr_gemm_f64, double, dgemm)
