@@ -370,6 +370,33 @@ class cross_entropy:
         yield s.raises(RuntimeError, s.f(3, 4), s.i(3, high=4), label_smoothing=1.5)
 
 
+@op("linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: "
+    "Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: "
+    "int | None = None, label_smoothing: float = 0.0) -> Tensor")
+class linear_cross_entropy:
+    """`cross_entropy` of `linear(input [n, k], linear_weight [c, k], linear_bias [c])`."""
+
+    where, tolerance, dtypes = "nn", TOLERANCE, "float"
+
+    def rule(x, w, target, bias=None, weight=None, reduction="mean", ignore=None, smoothing=0.0):
+        if len(x.shape) not in (1, 2) or len(w.shape) != 2 or not same(x.shape[-1], w.shape[1]):
+            raise RuntimeError("linear_cross_entropy: expected input [n, k] and linear_weight "
+                               f"[c, k], got {list(x.shape)} and {list(w.shape)}")
+        scores = Spec((*x.shape[:-1], w.shape[0]), x.dtype, x.device)
+        return cross_entropy.rule(scores, target, weight, None, -100 if ignore is None else ignore,
+                                  None,
+                                  reduction, smoothing)
+
+    def decomp(F, x, w, target, bias, weight, reduction, ignore, smoothing):
+        return F.cross_entropy(F.linear(x, w, bias), target, weight, None,
+                               -100 if ignore is None else ignore, None, reduction, smoothing)
+
+    def samples(s):
+        yield s(s.f(5, 3), s.f(4, 3), s.i(5, high=4))
+        yield s(s.f(5, 3), s.f(4, 3), s.i(5, high=4), linear_bias=s.f(4), label_smoothing=0.1)
+        yield s.raises(RuntimeError, s.f(5, 3), s.f(4, 2), s.i(5, high=4))
+
+
 def _soft(F, x, target, weight, smoothing):
     """Rows of the loss against probabilities."""
     wide = x.dtype.wide

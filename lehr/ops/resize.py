@@ -550,3 +550,32 @@ class channel_shuffle:
         yield s(s.any(2, 6, 3), 3)
         yield s(s.any(2, 6, 3, 2), 2)
         yield s.raises(RuntimeError, s.any(2, 5, 3), 2)
+
+
+def _declare_sampler(n):
+    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+    @op(f"grid_sampler_{n}d(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: "
+        "int, align_corners: bool) -> Tensor")
+    class sampler:
+        """`grid_sample` with its modes as numbers, in the order of its documentation."""
+
+        where, tolerance, dtypes = "function", TOLERANCE, "float"
+
+        def rule(x, grid, mode, padding, align):
+            if len(x.shape) != n + 2:
+                raise RuntimeError(f"grid_sampler_{n}d(): expected a {n + 2}D input, got "
+                                   f"{list(x.shape)}")
+            return _grid_rule(x, grid, modes[mode], paddings[padding], align)
+
+        def decomp(F, x, grid, mode, padding, align):
+            return F.grid_sample(x, grid, modes[mode], paddings[padding], align)
+
+        def samples(s):
+            yield s(s.f(2, 3, *(4, 5, 3)[:n]), s.f(2, *(2, 3, 2)[:n], n, domain=(-1.2, 1.2)), 0, 1,
+                    False)
+    return sampler
+
+
+for _n in (2, 3):
+    _declare_sampler(_n)
