@@ -87,6 +87,30 @@ def test_breaches(old, new, wanted):
         verify(parse_program(GOOD.replace(old, new)))
 
 
+EPILOGUE = """\
+program p(x: param f32[4,6], w: param f32[6,2]) {
+  y: output f32[2,2,2]
+  q: arena f32[4,2]
+  extern mm: matmul(in(0), in(1), None) of (view(x, {0}, [4,6], [6,1]), view(w, {0}, [6,2], [2,1])) \
+-> view(q, {0}, [4,2], [2,1]) with (i0: 4, i1: 2) {
+    y[i0//2,i0%2,i1] = neg.f32(q[i0,i1])
+  }
+  return y
+}"""
+
+
+def test_epilogues():
+    assert verify(parse_program(EPILOGUE))
+    straight = EPILOGUE.replace("view(q,", "view(y,").replace("q[i0,i1]", "y[i0//2,i0%2,i1]")
+    assert verify(parse_program(straight))
+    with pytest.raises(LoopError, match="another element of q"):
+        verify(parse_program(EPILOGUE.replace("q[i0,i1]", "q[i0,0]")))
+    with pytest.raises(LoopError, match="another element of y|may be written"):
+        verify(parse_program(straight.replace("y[i0//2,i0%2,i1] =", "y[i0%2,i0//2,i1] =")))
+    with pytest.raises(LoopError, match="the output's dimensions"):
+        verify(parse_program(EPILOGUE.replace("with (i0: 4, i1: 2)", "with (i0: 2, i1: 2)")))
+
+
 def test_scan_axis():
     text = """\
 program p(x: param f32[8,4]) {

@@ -220,8 +220,9 @@ class Extern(NamedTuple):
     attrs     the bound arguments in signature order, each tensor replaced by an `Input`
     output    a whole buffer, or a rectangle of one
     epilogue  stores over `axes` (one axis a dimension of the output) that run after the plain
-              store; in them a load of `output.buffer` at exactly the axes' index is the freshly
-              computed element. If the buffer is not used elsewhere, it need not exist in memory.
+              store. In them a load of `output.buffer` is of the freshly computed element at the
+              axes' index, and a store into it replaces that very element. If the buffer is used
+              nowhere else and no store goes into it, it need not exist in memory.
     """
 
     name: str

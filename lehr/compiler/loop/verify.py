@@ -149,6 +149,21 @@ class _Check:
             if tuple(a.extent for a in e.axes) != tuple(e.output.shape):
                 raise LoopError("an epilogue's axes must be the output's dimensions")
             self.kernel(e.axes, e.epilogue, e.binds, fresh=e.output.buffer)
+            self.own_element(e)
+
+    def own_element(self, e: Extern) -> None:
+        """An epilogue touches the product only at its axes' own element."""
+        o = e.output
+        here = o.offset
+        for a, step in zip(e.axes, o.strides, strict=True):
+            single = isinstance(a.extent, int) and a.extent == 1
+            here = here if single else here + a.var * step
+        touches = [x.fields[1] for x in walk(values_of(e.epilogue, e.binds))
+                   if x.kind == "Load" and x.fields[0] is o.buffer]
+        touches += [s.idx for s in e.epilogue if s.buffer is o.buffer]
+        for idx in touches:
+            if (linearize(idx, o.buffer.shape, o.buffer.strides) if idx else 0) != here:
+                raise LoopError(f"an epilogue touches another element of {o.buffer} than its own")
 
     def operand(self, o: Operand) -> None:
         if len(o.shape) != len(o.strides):
