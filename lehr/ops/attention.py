@@ -13,6 +13,7 @@ import numpy
 
 from lehr.base import dtype as dt
 from lehr.base import philox
+from lehr.ops import layout as place
 from lehr.ops import rule
 from lehr.ops.contract import cast
 from lehr.ops.random import KEY
@@ -95,8 +96,9 @@ def _mask(np, mask, rows, columns):
 def forward(np, q, k, v, mask, scale, causal, p, seed, offset):
     batch = _batch(q, k, v, mask)
     rows, columns = q.shape[-2], k.shape[-2]
+    shape = (*batch, rows, v.shape[-1])
+    out = np.zeros_like(q) if shape == q.shape else np.zeros(shape, q.dtype)
     q, k, v, mask = _expanded(np, batch, q, k, v, _mask(np, mask, rows, columns))
-    out = np.zeros((*batch, rows, v.shape[-1]), q.dtype)
     lse = np.full((*batch, rows), np.inf, q.dtype)
     if not out.size or not columns:
         return out, lse
@@ -193,6 +195,14 @@ def _drop(F, x, p, seed, offset):
     return x if not p else F.dropout(x, p, seed, offset)
 
 
+def _layout(spec, q, *rest):
+    """The result is laid out as the query (so heads that were split off can be joined by a view).
+    """
+    if tuple(spec.shape) == tuple(q.shape):
+        return place.preserve(q.shape, q.strides)
+    return place.contiguous(spec.shape)
+
+
 @op("attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, "
     "causal: bool, p: float, seed: Scalar = 0, offset: Scalar = 0) -> tuple[Tensor, Tensor]")
 class attention:
@@ -202,7 +212,7 @@ class attention:
     `causal` hides columns above the diagonal from the top left. `p`: dropout of the probabilities.
     """
 
-    kind, rule, where, amp = EXTERN, _rule, "", "lower"
+    kind, rule, layout, where, amp = EXTERN, _rule, _layout, "", "lower"
     tolerance = {"float32": (1e-5, 1e-5), "float64": (1e-12, 1e-12), "float16": (1e-2, 5e-3),
                  # the probabilities are rounded before the second product
                  "bfloat16": (6e-2, 3e-2)}

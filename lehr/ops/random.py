@@ -18,6 +18,7 @@ import numpy
 from lehr.base import dtype as dt
 from lehr.base import philox
 from lehr.base.device import CPU, Device
+from lehr.ops import layout as place
 from lehr.ops.contract import cast
 from lehr.ops.registry import HOST, RANDOM, op
 from lehr.ops.rule import Spec, device_of, numel
@@ -425,6 +426,10 @@ def _mask_shape(x, features):
     return (*x.shape[:2], *(1,) * (len(x.shape) - 2)) if features else tuple(x.shape)
 
 
+def _pointwise(spec, x, *rest):
+    return place.pointwise(tuple(spec.shape), [(tuple(x.shape), tuple(x.strides))])
+
+
 def _probability(p):
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -436,7 +441,7 @@ class dropout:
     """Zeroes elements (whole channels where `features`) with probability p and scales the rest by 1
     / (1 - p) (Srivastava et al., 2014). The backward makes the mask again instead of keeping it."""
 
-    kind, where = RANDOM, ""
+    kind, layout, where = RANDOM, _pointwise, ""
 
     def rule(x, p, key, offset, features=False):
         _probability(p)
