@@ -8,13 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from lehr.base import dtype as dt
 from lehr.base.options import Options
 from lehr.compiler.capture.entry import Compiled, Request
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
-from lehr.compiler.passes import partition
+from lehr.compiler.emit import c
+from lehr.compiler.loop import fuse, lower
+from lehr.compiler.loop import plan as memory_plan
+from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.functionalize import functionalize
+from lehr.compiler.run import pool
+from lehr.compiler.stats import COUNTERS
+from lehr.ops import execute, registry
 from lehr.tensor import dispatch
+from lehr.tensor.leased import Lease, LeasedStorage
 from lehr.tensor.tensor import Tensor
 
 Runner = Callable[[Sequence[Any]], dict[str, tuple[Any, ...]]]
@@ -100,6 +108,76 @@ def laid_out(a: Any, strides: tuple[Any, ...]) -> Tensor:
     return Tensor._of(owner, view, Tensor._from_array(a).dtype, a.shape, tuple(strides))
 
 
-BACKENDS: dict[str, Callable[..., Compiled]] = {"reference": reference, "inductor": reference}
+class Native:
+    """A graph compiled for the CPU: (inputs) -> its results as tensors, Refs updated in place."""
 
-__all__ = ["BACKENDS", "Graph", "reference"]
+    def __init__(self, graph: Graph, strides: Sequence[Any], options: Options) -> None:
+        from lehr.compiler.run import executable
+        graph = pipeline.run(graph, options)
+        program = fuse.fuse(lower.lower(graph, result_strides=strides, supports=c.supports))
+        plan = memory_plan.plan(program)
+        code = c.emit(program, c.Layout(plan.offsets, plan.nbytes), pool.header())
+        self.graph, self.program, self.plan, self.code = graph, program, plan, code
+        self.run = executable.build(code.sources, code.record, host_call, options, c.FLAGS)
+        measure = memory_plan.measure(program)
+        COUNTERS.add("kernels", measure.kernels)
+        COUNTERS.add("externs", measure.externs)
+        COUNTERS.add("host_calls", measure.hosts)
+        self.results = [(dt.named(o["dtype"]), tuple(o["shape"]), tuple(o["strides"]),
+                         _span(o["shape"], o["strides"]) * dt.named(o["dtype"]).itemsize)
+                        for o in code.record["outputs"]]
+        self.numbers = [dt.named(p["dtype"]).np for p in code.record["params"]]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
+        kept: list[Any] = []
+        pointers = [t._storage.ptr + t._offset * t.dtype.itemsize if isinstance(t, Tensor)
+                    else self.number(i, t, kept) for i, t in enumerate(inputs)]
+        buffers = self.run(pointers)
+        return [Tensor._make(LeasedStorage(Lease(b, n)), dtype, shape, strides)
+                for b, (dtype, shape, strides, n) in zip(buffers, self.results, strict=True)]
+
+    def number(self, i: int, value: Any, kept: list[Any]) -> int:
+        """The address of a run-time number."""
+        a = np.asarray(value, self.numbers[i])
+        kept.append(a)
+        return int(a.__array_interface__["data"][0])
+
+
+def _span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last of a layout."""
+    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def host_call(name: str, args: tuple[Any, ...]) -> Any:
+    """An op that no kernel computes, run by its eager body."""
+    return execute.run(registry.get(name), args)
+
+
+def native(request: Request, options: Options) -> Compiled:
+    """C for the CPU."""
+    if not request.tangents:
+        program = Native(request.graph, request.strides, options)
+        return Compiled(lambda inputs: (program(inputs), None), report=(program,))
+    graph = functionalize(request.graph)
+    params = {p.name: p for p in graph.params}
+    names = {t.name for t in request.tangents}
+    split = partition.split(graph, [params[t.name] for t in request.tangents])
+    order = [p for p in graph.params if p.name not in names]
+    count = len(request.strides)
+    saved = [None] * len(split.forward.results["saved"])
+    first = Native(split.forward, [*request.strides, *saved], options)
+    second = Native(split.backward, request.grad_strides, options)
+
+    def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+        made = first(inputs)
+        return made[:count], collect(split, order, inputs, made[count:])
+
+    def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
+        rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
+        return second([*state, *rows])
+    return Compiled(forward, backward, functools.partial(replay, graph), (first, second))
+
+
+BACKENDS: dict[str, Callable[..., Compiled]] = {"reference": reference, "inductor": native}
+
+__all__ = ["BACKENDS", "Graph", "native", "reference"]
