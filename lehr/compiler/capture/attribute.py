@@ -335,6 +335,8 @@ class Attributes(Base):
                 self.native_op(descriptor.__delete__, object.__new__(owner))
             obj.write_member(self, descriptor, value)  # type: ignore
             return
+        if name == "__dict__" and value is not None and value.force(self) is self.attrs_of(obj):
+            return      # what `obj.__dict__ |= other` ends with
         handler = obj.table.get(name + "=")
         if handler is not None:
             handler(obj, self, value)

@@ -15,6 +15,7 @@ import itertools
 import operator
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from .iterators import (
 from .mapping import DictValue
 from .objects import CellValue, ClassValue, MethodValue
 from .polyfill import POLYFILLS
-from .source import const
+from .source import Source, const
 from .value import NULL, Const, Known, Value, arity
 
 if TYPE_CHECKING:
@@ -662,8 +663,15 @@ for _real, _polyfill in POLYFILLS.items():
     MODELS[_real] = interpreted(_polyfill)
 
 
+def call_weakref(m: Machine, function: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A weak reference that existed before the call: what it refers to."""
+    source = None if function.source is None else Source("call", function.source)
+    return m.lazy(function.real(), source)
+
+
 # Type of a C callable -> how its objects are called.
 CALLABLES: dict[type, Callable[[Any, Known, list[Value], dict[str, Value]], Value]] = {
+    weakref.ReferenceType: call_weakref,
     functools._lru_cache_wrapper: cached_call, types.GenericAlias: call_alias,
 }
 

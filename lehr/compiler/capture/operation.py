@@ -149,6 +149,8 @@ class Operations(Base):
         if isinstance(left, Const) and isinstance(right, Const):
             return self.fresh(self.native_op(function, left.value, right.value))
         first, second = left.type_, right.type_
+        if first is second and isinstance(left, Const) and reflected in right.table:
+            return right.table[reflected](right, self, left)    # a number known only later
         mine = self.lookup(first, name)
         theirs = None
         if first is not second:
@@ -230,6 +232,8 @@ class Operations(Base):
         if isinstance(left, Const) and isinstance(right, Const):
             return Const(self.native_op(function, left.value, right.value))
         first, second = left.type_, right.type_
+        if first is second and isinstance(left, Const) and reflected in right.table:
+            return right.table[reflected](right, self, left)
         swapped = first is not second and issubclass(second, first)
         if swapped:
             found = self.special_operator(right, reflected, left)

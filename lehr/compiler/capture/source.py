@@ -127,6 +127,7 @@ KINDS: dict[str, Kind] = {
     "entry": step("{B}.__dict__[{K}]", "{B}.{N}", lambda base, key: base.__dict__[key]),
     "dict": step("{B}.__dict__", "{B}.__dict__", lambda base, key: base.__dict__),
     "type": step("type({B})", "type({B})", lambda base, key: type(base)),
+    "call": step("{B}()", "{B}()", lambda base, key: base()),
     "len": step("len({B})", "len({B})", lambda base, key: len(base)),
     "key": step("list({B})[{K}]", "list({B})[{K}]", lambda base, key: list(base)[key]),
     "default": step("{B}.__defaults__[{K}]", "{B}.__defaults__[{K}]",

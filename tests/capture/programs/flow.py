@@ -660,11 +660,11 @@ def p_assert(log, n=1):
 
 
 def p_imports(log):
+    import collections.abc as abc
     import math
     import os.path
-    from math import pi, sqrt
     from collections import OrderedDict as OD
-    import collections.abc as abc
+    from math import pi, sqrt
 
     try:
         from math import nothing

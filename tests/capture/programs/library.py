@@ -109,7 +109,6 @@ def p_statistics(log):
 
 
 def p_json_in_python(log):
-    import json
     from json import encoder
 
     e = encoder.JSONEncoder(sort_keys=True)
@@ -305,7 +304,7 @@ def p_typing_uses(log):
         return typing.cast(dict, {"a": a})
 
     if typing.TYPE_CHECKING:
-        import nothing
+        pass
     return f(1), x, typing.get_origin(list[int]) is list, typing.get_args(dict[str, int])
 
 

@@ -179,7 +179,6 @@ def p_made_inside(log):
     import collections
     import dataclasses
     import enum
-    import typing
 
     P = collections.namedtuple("P", "a b", defaults=[5])
 
