@@ -317,6 +317,14 @@ def injective(b: Buffer, idx: Sequence[Any], axes: frozenset[Any]) -> bool | Non
         return False
     if vary <= {i for i in idx if isinstance(i, sym.Var)}:
         return True
+    cut = next((c for i in idx for c in _cuts(i) if c[0] in vary), None)
+    if cut is not None:  # a divided axis is two digits
+        v, size = cut
+        high = sym.Var(f"{v.name}_high", 0, _last(v) // size)
+        low = sym.Var(f"{v.name}_low", 0, size - 1)
+        there = tuple(i if isinstance(i, int) else sym.substitute(i, {v: high * size + low})
+                      for i in idx)
+        return injective(b, there, (axes - {v}) | {high, low}) or None
     split = sym.affine(linearize(idx, b.shape), vary)
     if split is None:
         return None
@@ -331,6 +339,21 @@ def injective(b: Buffer, idx: Sequence[Any], axes: frozenset[Any]) -> bool | Non
         v = least[0]
         reach = reach + rest.pop(v) * _last(v)
     return True
+
+
+def _cuts(e: Any) -> Iterator[tuple[Any, Any]]:
+    """(variable, divisor) of the quotients and remainders of single variables in an expression."""
+    if isinstance(e, sym.FloorDiv | sym.Mod):
+        if isinstance(e.num, sym.Var):
+            yield e.num, e.den
+        else:
+            yield from _cuts(e.num)
+    elif isinstance(e, sym.Sum):
+        for f, _ in e.terms:
+            yield from _cuts(f)
+    elif isinstance(e, sym.Product):
+        for f in e.factors:
+            yield from _cuts(f)
 
 
 def _last(v: Any) -> Any:
