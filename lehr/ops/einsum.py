@@ -144,7 +144,8 @@ class einsum:
         inputs, out = parse(equation, tuple(x.ndim for x in operands))
         sizes = _sizes(operands, inputs)
         rest = list(zip(operands, inputs, strict=True))
-        value, labels = None, ()
+        value: Any = None
+        labels: Labels = ()
         for i, (x, own) in enumerate(rest):
             later = {label for _, more in rest[i + 1:] for label in more}
             needed = later | set(out)
@@ -343,7 +344,8 @@ class linalg_multi_dot:
         sizes += [t.shape[-2] if t.ndim == 2 else t.shape[0] for t in tensors[1:]]
         sizes.append(tensors[-1].shape[-1] if tensors[-1].ndim == 2 else 1)
         fixed = all(isinstance(n, int) for n in sizes)
-        tree = order(sizes) if fixed else functools.reduce(lambda a, b: (a, b), range(len(tensors)))
+        places: Any = range(len(tensors))
+        tree = order(sizes) if fixed else functools.reduce(lambda a, b: (a, b), places)
 
         def build(node: Any) -> Any:
             if isinstance(node, int):

@@ -232,7 +232,7 @@ class linalg_svd:
 
     def rule(x, full_matrices=True, driver=None):
         shape = matrix("linalg.svd", x)
-        m, n, k = *shape[-2:], _smaller(shape)
+        (m, n), k = shape[-2:], _smaller(shape)
         head = shape[:-2]
         return (typed(x, (*head, m, m if full_matrices else k)),
                 typed(x, (*head, k), x.dtype.to_real()),
@@ -438,7 +438,7 @@ class linalg_lstsq:
         s = np.linalg.svd(a, compute_uv=False)
         rank = (s > rcond * s.max(-1, keepdims=True, initial=0)).sum(-1)
         x, rest = (x[..., 0], rest[..., 0]) if vector else (x, rest)
-        none, m, n = np.zeros(0, a.dtype), *a.shape[-2:]
+        none, (m, n) = np.zeros(0, a.dtype), a.shape[-2:]
         return (x, rest if m > n and driver in ("gels", "gelsd", "gelss") else none,
                 np.zeros(0, np.int64) if driver == "gels" else rank,
                 s if driver in ("gelsd", "gelss") else none)

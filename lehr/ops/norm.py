@@ -26,7 +26,7 @@ def _mean(x: Any, dims: Any) -> Any:
     """Mean over `dims`, dimensions kept; the trailing run first, where numpy sums pairwise."""
     dims = sorted(dims)
     n = numel(x.shape[d] for d in dims)
-    tail = []
+    tail: list[int] = []
     while dims and dims[-1] == x.ndim - 1 - len(tail):
         tail.append(dims.pop())
     total = x.sum(tuple(tail), keepdims=True) if tail else x
@@ -142,7 +142,7 @@ class standardize_grad:
 
     kind, rule, where, tolerance = EXTERN, _grad_rule, "", TOLERANCE
 
-    def layout(spec: Spec, g: Any, x: Any, *rest: Any) -> Any:
+    def layout(spec, g, x, *rest):
         return _standardize_layout(spec, x)
 
     def eager(np: Any, g: Any, x: Any, mean: Any, var: Any, w: Any, dims: Any, eps: Any,
@@ -207,7 +207,7 @@ class layer_norm:
 
     amp, where, tolerance = "float32", "nn function", TOLERANCE
 
-    def rule(*bound: Any) -> Spec:
+    def rule(*bound):
         return _layer_norm_rule(*bound)[0]._replace(compute=None)
 
     def decomp(F: Any, x: Any, shape: Any, w: Any, b: Any, eps: Any) -> Any:
@@ -364,7 +364,7 @@ class batch_norm_eval:
                 raise RuntimeError(f"{which} should contain {x.shape[1]} elements not {t.shape[0]}")
         return Spec(tuple(x.shape), x.dtype, device_of((x, mean, var, w, b)), x.dtype)
 
-    def layout(spec: Spec, x: Any, *rest: Any) -> Any:
+    def layout(spec, x, *rest):
         return _standardize_layout(spec, x)
 
     def eager(np: Any, x: Any, mean: Any, var: Any, w: Any, b: Any, eps: Any) -> Any:

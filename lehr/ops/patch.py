@@ -74,10 +74,11 @@ def padded(x: Any, low: Sizes, high: Sizes, value: Any = 0) -> Any:
         return x
     n = len(low)
     size = [p + s + q for s, p, q in zip(x.shape[-n:], low, high, strict=True)]
-    out = numpy.full((*x.shape[:-n], *size), value, x.dtype)
+    out: Any = numpy.full((*x.shape[:-n], *size), value, x.dtype)
     place = tuple(slice(max(p, 0), max(p, 0) + min(s, t))
                   for s, p, t in zip(x.shape[-n:], low, size, strict=True))
-    out[(..., *place)] = x[(..., *(slice(0, s.stop - s.start) for s in place))]
+    source: Any = (..., *(slice(0, s.stop - s.start) for s in place))
+    out[(..., *place)] = x[source]
     return out
 
 
@@ -114,7 +115,7 @@ def spread(
     out = cols.shape[-n:]
     need = [max(p + s, (o - 1) * st + d * (k - 1) + 1) for p, s, o, st, d, k in
             zip(padding, size, out, stride, dilation, kernel, strict=True)]
-    image = numpy.zeros((*cols.shape[:-2 * n], *need), cols.dtype)
+    image: Any = numpy.zeros((*cols.shape[:-2 * n], *need), cols.dtype)
     if cols.size:
         for tap in taps(kernel):
             place = at(tap, out, stride, dilation)
