@@ -156,7 +156,7 @@ class div:
 
     kind, rule, where = POINTWISE, _quotient, EVERYWHERE
     aliases = ("divide",)
-    c = triton = "{input} / {other}"
+    c, triton = "{input} / {other}", "lehr_div({input}, {other})"
 
     def eager(np, x, y, rounding_mode):
         if rounding_mode is None:
@@ -266,7 +266,7 @@ def _negated(x) -> Spec:
 @op("neg(input: Tensor) -> Tensor")
 class neg:
     kind, rule, where, exact, aliases = POINTWISE, _negated, EVERYWHERE, True, ("negative",)
-    c = triton = "-{input}"
+    c, triton = "-{input}", {dt.INT: "-{input}", dt.FLOAT: "{input} * -1.0"}  # 0 - x has no -0
     dtypes = "int float half"
 
     def eager(np, x):

@@ -15,7 +15,7 @@ LN2, LN10 = math.log(2), math.log(10)
 @op("exp(input: Tensor) -> Tensor")
 class exp:
     kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
-    c, triton, samples = "lehr_exp_{t}({input})", "tl.exp({input})", sample.unary((3, 4), ())
+    c, triton, samples = "lehr_exp_{t}({input})", "lehr_exp({input})", sample.unary((3, 4), ())
 
     def eager(np, x):
         return np.exp(x)
@@ -28,7 +28,7 @@ class exp:
 class exp2:
     kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     aliases = ("special.exp2",)
-    c, triton, samples = "lehr_exp2_{t}({input})", "tl.exp2({input})", sample.unary()
+    c, triton, samples = "lehr_exp2_{t}({input})", "lehr_exp2({input})", sample.unary()
 
     def eager(np, x):
         return np.exp2(x)
@@ -55,7 +55,7 @@ class expm1:
 @op("log(input: Tensor) -> Tensor")
 class log:
     kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
-    c, triton, samples = "lehr_log_{t}({input})", "tl.log({input})", sample.unary(pos=True)
+    c, triton, samples = "lehr_log_{t}({input})", "lehr_log({input})", sample.unary(pos=True)
 
     def eager(np, x):
         return np.log(x)
@@ -67,7 +67,7 @@ class log:
 @op("log2(input: Tensor) -> Tensor")
 class log2:
     kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
-    c, triton, samples = "lehr_log2_{t}({input})", "tl.log2({input})", sample.unary(pos=True)
+    c, triton, samples = "lehr_log2_{t}({input})", "lehr_log2({input})", sample.unary(pos=True)
 
     def eager(np, x):
         return np.log2(x)

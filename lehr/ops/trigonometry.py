@@ -14,7 +14,7 @@ UNIT = {"low": 0, "high": 2, "domain": (-0.95, 0.95)}
 @op("sin(input: Tensor) -> Tensor")
 class sin:
     kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
-    c, triton, samples = "lehr_sin_{t}({input})", "tl.sin({input})", sample.unary()
+    c, triton, samples = "lehr_sin_{t}({input})", "lehr_sin({input})", sample.unary()
 
     def eager(np, x):
         return np.sin(x)
@@ -26,7 +26,7 @@ class sin:
 @op("cos(input: Tensor) -> Tensor")
 class cos:
     kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
-    c, triton, samples = "lehr_cos_{t}({input})", "tl.cos({input})", sample.unary()
+    c, triton, samples = "lehr_cos_{t}({input})", "lehr_cos({input})", sample.unary()
 
     def eager(np, x):
         return np.cos(x)
