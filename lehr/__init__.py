@@ -44,6 +44,8 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.attribute":
             "is_floating_point is_complex is_signed is_inference is_conj is_neg resolve_conj "
             "resolve_neg is_same_size is_nonzero numel",
+        "lehr.tensor.show": "set_printoptions get_printoptions",
+        "lehr.tensor.info": "finfo iinfo",
         "lehr.tensor.memory": "is_storage UntypedStorage TypedStorage",
         "lehr.tensor.promote":
             "result_type promote_types can_cast get_default_dtype set_default_dtype",
@@ -52,7 +54,51 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "lehr.autograd": {
         "lehr.tensor.gradient": "backward grad",
+        "lehr.tensor.mode":
+            "no_grad enable_grad set_grad_enabled inference_mode detect_anomaly set_detect_anomaly "
+            "is_anomaly_enabled is_anomaly_check_nan_enabled",
+        "lehr.tensor.function": "Function NestedIOFunction",
+        "lehr.tensor.check": "gradcheck=gradcheck gradgradcheck=gradgradcheck",
+        "lehr.tensor.variable": "Variable",
+    },
+    "lehr.autograd.function": {
+        "lehr.tensor.function":
+            "Function FunctionCtx BackwardCFunction FunctionMeta InplaceFunction NestedIOFunction "
+            "once_differentiable",
+    },
+    "lehr.autograd.graph": {
+        "lehr.tensor.graph":
+            "GradientEdge Node allow_mutation_on_saved_tensors disable_saved_tensors_hooks "
+            "get_gradient_edge increment_version register_multi_grad_hook save_on_cpu "
+            "saved_tensors_hooks",
+        "lehr.tensor.hook": "RemovableHandle=Handle",
+    },
+    "lehr.autograd.functional": {
+        "lehr.tensor.jacobian": "jacobian hessian vjp jvp vhp hvp",
+    },
+    "lehr.autograd.gradcheck": {
+        "lehr.tensor.check": "gradcheck gradgradcheck GradcheckError",
+    },
+    "lehr.autograd.grad_mode": {
         "lehr.tensor.mode": "no_grad enable_grad set_grad_enabled inference_mode",
+    },
+    "lehr.autograd.anomaly_mode": {
+        "lehr.tensor.mode": "detect_anomaly set_detect_anomaly",
+    },
+    "lehr.overrides": {
+        "lehr.tensor.override":
+            "TorchFunctionMode BaseTorchFunctionMode has_torch_function has_torch_function_unary "
+            "has_torch_function_variadic handle_torch_function wrap_torch_function is_tensor_like "
+            "is_tensor_method_or_property resolve_name",
+    },
+    "lehr._C": {
+        "lehr.tensor.override":
+            "DisableTorchFunction DisableTorchFunctionSubclass "
+            "_disabled_torch_function_impl=disabled",
+        "lehr.tensor.random": "Generator",
+        "lehr.base.device": "device=Device",
+        "lehr.base.dtype": "dtype=DType",
+        "lehr.tensor.tensor": "TensorBase=Tensor Size",
     },
     "lehr.random": {
         "lehr.tensor.random":

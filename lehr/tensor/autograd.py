@@ -42,10 +42,10 @@ def run_backward(roots: Sequence[Tensor], grads: Sequence[Tensor | None], keep: 
     alone; accumulate: add to `.grad` (else return the gradients of `inputs`).
     """
     state = STATE
-    before, autocast = state.grad, state.autocast
+    before, autocast, outer = state.grad, state.autocast, state.walk
     state.grad, state.autocast = create, None
     try:
-        walk = Walk(keep, accumulate)
+        walk = state.walk = Walk(keep, accumulate)
         seeds = [_seed(i, t, g) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
         for edge, g in seeds:
             walk.add(*edge, g)
@@ -53,7 +53,7 @@ def run_backward(roots: Sequence[Tensor], grads: Sequence[Tensor | None], keep: 
         del seeds
         walk.run(wanted)
     finally:
-        state.grad, state.autocast = before, autocast
+        state.grad, state.autocast, state.walk = before, autocast, outer
     if wanted is None:
         return ()
     out = tuple([walk.found.get(e) for e in wanted])
@@ -64,6 +64,11 @@ def run_backward(roots: Sequence[Tensor], grads: Sequence[Tensor | None], keep: 
                                    "used in the graph. Set allow_unused=True if this is the desired "
                                    "behavior.")
     return out
+
+
+def current() -> Walk | None:
+    """The backward that is running in this thread."""
+    return STATE.walk
 
 
 class Walk:
@@ -82,6 +87,7 @@ class Walk:
         self.marks: set[tuple[Node, int]] | None = None
         self.needed: set[Node] = set()
         self.found: dict[tuple[Node, int], Tensor | None] = {}
+        self.roots: list[Node] = []
 
     def add(self, node: Node, index: int, g: Tensor) -> None:
         """A gradient arrives at one result of a node."""
@@ -93,6 +99,7 @@ class Walk:
         slots[index] = g if have is None else Tensor.F.add(have, g)
 
     def run(self, wanted: list[Any] | None) -> None:
+        self.roots = list(self.pending)
         if wanted is not None:
             self.marks = set(wanted)
             self.needed = _reaching(self.pending, self.marks)
@@ -100,6 +107,17 @@ class Walk:
         while heap:
             node = heapq.heappop(heap)[1]
             self.step(node, pending.pop(node))
+
+    def reaches(self, tensors: Sequence[Tensor]) -> int:
+        """How many of the tensors get a gradient in this walk (counted before they got any)."""
+        seen: set[Node] = set(self.roots)
+        stack = list(seen)
+        while stack:
+            for e in stack.pop().edges:
+                if e is not None and e[0] not in seen:
+                    seen.add(e[0])
+                    stack.append(e[0])
+        return sum(1 for t in tensors if (e := edge_of(t)) is not None and e[0] in seen)
 
     def step(self, node: Node, slots: list[Tensor | None]) -> None:
         """One node: hooks, the gradient rule, and where its results go."""

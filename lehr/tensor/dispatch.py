@@ -208,14 +208,16 @@ def check_writable(target: Tensor, recorded: bool) -> None:
     if not recorded:
         return
     view = target._view
+    if view is not None and view.guarded:
+        raise RuntimeError(
+            "Output of a custom Function is a view and is being modified inplace. This is not "
+            "allowed: clone() the result before writing to it." if view.base is None else
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. "
+            "You can clarify your code by moving both the view and the inplace either both "
+            "inside the no_grad block (if you don't want the inplace to be tracked) or both "
+            "outside (if you want the inplace to be tracked).")
     if view is not None and view.base is not None:
-        if view.guarded:
-            raise RuntimeError(
-                "A view was created in no_grad mode and is being modified inplace with grad mode "
-                "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. "
-                "You can clarify your code by moving both the view and the inplace either both "
-                "inside the no_grad block (if you don't want the inplace to be tracked) or both "
-                "outside (if you want the inplace to be tracked).")
         if target.requires_grad and view.base.is_leaf:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
                                "in-place operation.")

@@ -106,7 +106,7 @@ def rebase(target: Tensor, value: Tensor) -> None:
         node = CopySlices(None, [edge_of(base), edge], 1)
         node.inputs = [Described(base._shape, base.dtype, base.device), described]
         node.extra = view.chain[view.skip:], base._strides
-        _attach(base, (node, 0), version)
+        attach(base, (node, 0), version)
         if retains:
             hook.retain(base)
         meta = target._meta
@@ -115,7 +115,7 @@ def rebase(target: Tensor, value: Tensor) -> None:
             hook.retain(target)
         return
     retains = _drop(target)
-    _attach(target, edge, version)
+    attach(target, edge, version)
     _save_target(edge, value, target)
     if retains:
         hook.retain(target)
@@ -129,7 +129,8 @@ def _drop(t: Tensor) -> bool:
     return True
 
 
-def _attach(t: Tensor, edge: Edge, version: int) -> None:
+def attach(t: Tensor, edge: Edge, version: int) -> None:
+    """Gives `t` a new history after a write; it is no leaf any more."""
     meta = t._autograd()
     assert edge is not None
     meta.grad_fn, meta.index = edge

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,15 @@ from lehr.tensor.state import STATE
 
 
 class Mode:
-    """A context manager that also decorates: a function runs inside it, a generator at each of its steps."""
+    """A context manager that also decorates: a function runs inside it, a generator at each step."""
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         if inspect.isclass(function):
-            raise RuntimeError(f"Cannot decorate classes; it is ambiguous whether or not only the constructor "
-                               f"or all methods should have the context manager applied; additionally, "
-                               f"decorating a class as a context-manager will prevent using it as a class. "
-                               f"To decorate {function.__name__}, decorate its methods.")
+            raise RuntimeError(
+                "Cannot decorate classes; it is ambiguous whether or not only the constructor or all "
+                "methods should have the context manager applied; additionally, decorating a class "
+                "as a context-manager will prevent using it as a class. To decorate "
+                f"{function.__name__}, decorate its methods.")
         if inspect.isgeneratorfunction(function):
             return _steps(self, function)
 
@@ -141,9 +143,55 @@ class inference_mode(Mode):
         STATE.grad, STATE.inference = self.before
 
 
+class set_detect_anomaly(Mode):
+    """Turns anomaly detection on or off at once; as a context manager, until its end.
+
+    Recorded calls remember their place, and (with `check_nan`) a NaN gradient raises.
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.before = STATE.anomaly, STATE.check_nan
+        self.mode, self.check_nan = mode, check_nan
+        STATE.anomaly, STATE.check_nan = mode, check_nan
+
+    def fresh(self) -> set_detect_anomaly:
+        return type(self)(self.mode, self.check_nan)
+
+    def __enter__(self) -> None:
+        STATE.anomaly, STATE.check_nan = self.mode, self.check_nan
+
+    def __exit__(self, *exc: Any) -> None:
+        STATE.anomaly, STATE.check_nan = self.before
+
+
+class detect_anomaly(set_detect_anomaly):
+    """Anomaly detection inside the block."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        warnings.warn("Anomaly Detection has been enabled. This mode will increase the runtime and "
+                      "should only be enabled for debugging.", stacklevel=2)
+        self.before = STATE.anomaly, STATE.check_nan
+        self.mode, self.check_nan = True, check_nan
+
+    def fresh(self) -> detect_anomaly:
+        return type(self)(self.check_nan)
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether recorded calls remember their place."""
+    return STATE.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether NaN gradients raise in anomaly detection."""
+    return STATE.check_nan
+
+
 def is_grad_enabled() -> bool:
+    """Whether operations are recorded."""
     return STATE.grad
 
 
 def is_inference_mode_enabled() -> bool:
+    """Whether results are inference tensors."""
     return STATE.inference

@@ -22,6 +22,8 @@ class State(threading.local):
     modes      `TorchFunctionMode`s in force, innermost last
     functions  which `__torch_function__`s act: 2 all, 1 those of modes, 0 none
     saved      (pack, unpack) pairs of `saved_tensors_hooks`, innermost last
+    no_hooks   why `saved_tensors_hooks` is refused (None: it is not)
+    walk       the backward that is running in this thread
     device     where new tensors go when no device is named (None: the CPU)
     anomaly    remember where each node was recorded, and (with `check_nan`) stop at NaN gradients
     special    whether any of SPECIAL is in force
@@ -39,6 +41,8 @@ class State(threading.local):
     functions = 2
     modes: tuple[Any, ...] = ()
     saved: tuple[Any, ...] = ()
+    no_hooks: str | None = None
+    walk: Any = None
 
     def __init__(self) -> None:
         self.quiet = contextvars.copy_context()
