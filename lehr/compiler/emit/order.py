@@ -54,7 +54,7 @@ class Order(NamedTuple):
 
 def order(nest: Nest, rows: int = 0) -> Order:
     """The order of a nest whose first `rows` outer axes are to be the units (0: as it fits)."""
-    groups = _staged(nest, _groups(nest), None)
+    groups = _staged(nest, groups_of(nest), None)
     fixed, free = nest.outer[:rows], nest.outer[rows:]
     safe = [a for a in free if a.var not in nest.unsafe]
     strip = _strip(nest, groups, safe)
@@ -67,7 +67,7 @@ def order(nest: Nest, rows: int = 0) -> Order:
     width = TILE if tile is not None else _width(nest, groups, strip)
     units = tuple(a for a in units if a is not tile)
     if strip is not None:
-        groups = _staged(nest, _groups(nest), width)
+        groups = _staged(nest, groups_of(nest), width)
     made = Order(units, serial, strip, width, bool(rows), tile, groups)
     if rows or not _phased(nest, made):
         return made
@@ -139,7 +139,8 @@ class _Clock:
         self.writes.setdefault(b, []).append((r, time))
 
 
-def _groups(nest: Nest) -> list[Group]:
+def groups_of(nest: Nest) -> list[Group]:
+    """The loop nests of a nest, in an order in which they may run."""
     clock = _Clock(nest)
     for n, r in enumerate(nest.roots):
         clock.root(n, r)
