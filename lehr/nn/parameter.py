@@ -102,4 +102,70 @@ class Buffer(Tensor, metaclass=MarkedClass):
         return made
 
 
-__all__ = ["Buffer", "Parameter", "rebuild"]
+LATE = ("Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+        "`load_state_dict` when trying to load an uninitialized parameter into an initialized module. "
+        "Call `forward` to initialize the parameters before accessing their attributes.")
+
+
+class Uninitialized:
+    """A tensor of a lazy module: it has a dtype and a device, and a shape only from `materialize` on."""
+
+    is_lazy = True
+    cls_to_become: type
+
+    @property
+    def _shape(self) -> Any:
+        raise RuntimeError(LATE)
+
+    @property
+    def shape(self) -> Any:
+        """RuntimeError: there is none yet."""
+        raise RuntimeError(LATE)
+
+    def materialize(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Becomes a tensor of this shape, without values."""
+        made = Tensor.F.empty(tuple(shape), dtype=dtype or self.dtype, device=device or self.device)
+        self.__class__ = self.cls_to_become
+        self.data = made
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self: Any, proto: Any) -> Any:
+        return type(self), (self.requires_grad, self.device, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(Uninitialized, Parameter):
+    """A parameter whose shape is not known yet."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return alias(cls, Tensor.F.empty((0,), dtype=dtype, device=device), requires_grad)
+
+
+class UninitializedBuffer(Uninitialized, Tensor):
+    """A buffer whose shape is not known yet."""
+
+    cls_to_become = Tensor
+    __torch_function__ = override.disabled
+
+    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None,
+                persistent: bool = True) -> Any:
+        made = alias(cls, Tensor.F.empty((0,), dtype=dtype, device=device), requires_grad)
+        made.persistent, made._is_buffer = persistent, True
+        return made
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether a parameter or buffer has no shape yet."""
+    return isinstance(param, Uninitialized)
+
+
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy",
+           "rebuild"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lehr.nn import hook as hooks
 from lehr.nn.hook import RemovableHandle
-from lehr.nn.parameter import Parameter
+from lehr.nn.parameter import Parameter, is_lazy
 from lehr.tensor.mode import no_grad
 from lehr.tensor.tensor import Tensor
 
@@ -96,7 +96,7 @@ class Saved:
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Adds this module's own state to `destination`."""
         for name, t in self._own_state().items():
-            destination[prefix + name] = t if keep_vars else t.detach()
+            destination[prefix + name] = t if keep_vars or is_lazy(t) else t.detach()
         if type(self).get_extra_state is not Saved.get_extra_state:
             destination[prefix + EXTRA] = self.get_extra_state()
 
@@ -167,10 +167,11 @@ class Saved:
         if not isinstance(given, Tensor):
             return (f'While copying the parameter named "{key}", expected torch.Tensor or '
                     f"Tensor-like object from checkpoint but received {type(given)}")
-        lazy = getattr(t, "is_lazy", False)
-        if not lazy and len(t._shape) == 0 and len(given._shape) == 1:
+        if is_lazy(t):
+            return None
+        if len(t._shape) == 0 and len(given._shape) == 1:
             given = given[0]
-        if not lazy and tuple(given._shape) != tuple(t._shape):
+        if tuple(given._shape) != tuple(t._shape):
             return (f"size mismatch for {key}: copying a param with shape {given.shape} from "
                     f"checkpoint, the shape in current model is {t.shape}.")
         if t.device.type == "meta" and given.device.type != "meta" and not assign:
