@@ -156,7 +156,7 @@ class _Maker:
         e = self.e
         if not (stores or e.epilogue):
             return None
-        if out is not e.output.buffer and e.epilogue:
+        if out is not e.output.buffer and e.epilogue and stores:
             raise Unsupported(f"extern {e.name}: an epilogue on a part of a buffer")
         axes = (*axes[:-2], axes[-1], axes[-2]) if flip else axes
         return Kernel(f"{e.name}_rows", axes, (*stores, *e.epilogue), e.binds, e.locations)

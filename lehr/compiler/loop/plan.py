@@ -131,6 +131,9 @@ def _inplace(step: Kernel | Extern, stores: Sequence[Store], s: Store, a: Buffer
         roots = [x.value] if x.mask is None else [x.value, x.mask]
         inside = {e for r in walk(roots) if r.kind in ("Reduce", "Scan") for e in walk((r,))}
         for e in walk(roots):
+            # An emitter may compute what another store loads again, from the elements of `a`.
+            if e.kind == "Load" and e.fields[0] is b and x is not s:
+                return False
             if e.kind != "Load" or e.fields[0] is not a:
                 continue
             at = linearize(e.fields[1], a.shape, a.strides) if e.fields[1] else 0
