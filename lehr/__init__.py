@@ -119,7 +119,6 @@ TABLE: dict[str, dict[str, str]] = {
             "adaptive_max_pool3d",
         "lehr.nn.loss": "triplet_margin_with_distance_loss",
         "lehr.nn.attention": "multi_head_attention_forward",
-        "lehr.nn.adaptive": "linear_cross_entropy",
         "lehr.nn.fraction":
             "fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices "
             "fractional_max_pool3d_with_indices",

@@ -103,20 +103,6 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return self.log_prob(input).argmax(1)  # type: ignore[no-any-return]
 
 
-def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *,
-                         linear_bias: Any = None, weight: Any = None, reduction: str = "mean",
-                         ignore_index: int | None = None, label_smoothing: float = 0.0,
-                         options: Any = None) -> Tensor:
-    """Cross entropy of linear(input, linear_weight [classes * prod(d), in], linear_bias).
-
-    target [n] or probabilities [n, classes]; `options` (chunking) has no effect.
-    """
-    logits = F.linear(input, linear_weight, linear_bias)
-    return F.cross_entropy(logits, target, weight=weight, reduction=reduction,
-                           ignore_index=-100 if ignore_index is None else ignore_index,
-                           label_smoothing=label_smoothing)
-
-
 class LinearCrossEntropyLoss(_Loss):
     """A linear layer without hidden units and the cross entropy of its logits."""
 

@@ -43,6 +43,7 @@ def _pool(input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, 
         samples = F.uniform((*x.shape[:2], rank), 0.0, 1.0, *random.take(None), dtype=x.dtype,
                             device=x.device)
     n, c = x.shape[:2]
+    samples = samples[:n, :c]
     flat = F.full((n, c, *(1,) * (2 * rank)), 0, dtype=dt.int64, device=x.device)
     for d in range(rank):
         # The samples' order is that of the dimensions from the last to the first.

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from lehr.nn import backward
 from lehr.tensor.watch import touch
 
 Hook = Callable[..., Any]
@@ -157,9 +158,7 @@ def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], called: 
     (legacy if module._is_full_backward_hook is False else full).extend(
         module._backward_hooks.values())
     before = [*BACKWARD_PRE.values(), *module._backward_pre_hooks.values()]
-    if full or before or legacy:
-        raise NotImplementedError("backward hooks of modules need autograd.Function")
-    wrap: Any = None
+    wrap = backward.Wrap(module, full, before) if full or before else None
     if wrap is not None:
         args = wrap.inputs(args)
     result = module.forward(*args, **kwargs)
@@ -170,6 +169,8 @@ def _hooked(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], called: 
             result = made
     if wrap is not None:
         result = wrap.outputs(result)
+    if legacy:
+        backward.watch_last(module, legacy, result)
     return result
 
 

@@ -21,12 +21,10 @@ class MarkedClass(TensorClass):
 
 def alias(cls: Any, data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class `cls` on the memory of `data`."""
-    t = object.__new__(cls)
-    t._storage, t.dtype, t._offset = data._storage, data.dtype, data._offset
-    t._shape, t._strides = data._shape, data._strides
-    t._np = t._key = t._meta = t._view = None
-    if requires_grad:
-        t.requires_grad = True
+    t: Any = Tensor._make(data._storage, data.dtype, data._shape, data._strides, data._offset)
+    t.requires_grad = requires_grad
+    if cls is not Tensor:
+        t.__class__ = cls
     return t
 
 

@@ -17,7 +17,9 @@ def _count(shape: Any, dims: Any) -> Any:
 
 def track(mean: Any, var: Any, new_mean: Tensor, new_var: Tensor, count: Any, momentum: Any) -> None:
     """Moves running statistics towards new ones by `momentum`; the variance, of `count` values, is made
-    unbiased first."""
+    unbiased first. Nothing happens for no values."""
+    if isinstance(count, int) and count == 0:
+        return
     with no_grad():
         if mean is not None:
             mean.copy_(mean * (1 - momentum) + new_mean * momentum)
