@@ -35,6 +35,13 @@ class Adam(Optimizer):
         """One step; `closure` computes the loss again and returns it."""
         return self._stepped(closure)
 
+    def _init_state(self, state: dict[str, Any], p: Any, group: dict[str, Any]) -> None:
+        state["step"] = count()
+        state["exp_avg"] = Tensor.F.zeros_like(p)
+        state["exp_avg_sq"] = Tensor.F.zeros_like(p)
+        if group["amsgrad"]:
+            state["max_exp_avg_sq"] = Tensor.F.zeros_like(p)
+
     def _update(self) -> None:
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
@@ -42,13 +49,7 @@ class Adam(Optimizer):
                 grad = p.grad
                 if grad is None:
                     continue
-                state = self.state[p]
-                if not state:
-                    state["step"] = count()
-                    state["exp_avg"] = Tensor.F.zeros_like(p)
-                    state["exp_avg_sq"] = Tensor.F.zeros_like(p)
-                    if group["amsgrad"]:
-                        state["max_exp_avg_sq"] = Tensor.F.zeros_like(p)
+                state = self._state_of(p, group)
                 update("adam_step", (
                     p, grad, state["exp_avg"], state["exp_avg_sq"],
                     state["max_exp_avg_sq"] if group["amsgrad"] else None, state["step"], group["lr"],

@@ -167,6 +167,22 @@ class Optimizer:
         """One step of all groups; subclasses define it, or `step` itself."""
         raise NotImplementedError
 
+    def _init_state(self, state: dict[str, Any], p: Any, group: dict[str, Any]) -> None:
+        """Fills the state that a parameter's first step starts from."""
+
+    def _state_of(self, p: Any, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter, made at its first step.
+
+        A capture of a step calls this for real before it goes on (`__lehr_prime__`): what it makes
+        is what that very step would have made, and the first step has the graph of all others.
+        """
+        state: dict[str, Any] = self.state[p]
+        if not state:
+            self._init_state(state, p, group)
+        return state
+
+    _state_of.__lehr_prime__ = True  # type: ignore[attr-defined]
+
     def _stepped(self, closure: Callable[[], Any] | None) -> Any:
         """`step` of the optimizers here: the closure with recording, the update without."""
         loss = None

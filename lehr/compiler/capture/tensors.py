@@ -231,7 +231,19 @@ class TensorMachine(Machine):
         real = function.real
         if real is not None and is_native(real):
             return self.call_native(real, args, kwargs)
+        if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
+            self.prime(real, args)
         return super().inline(function, args, kwargs)
+
+    def prime(self, function: Callable[..., Any], args: Args) -> None:
+        """Calls for real what makes missing state of objects outside, so that the capture finds it."""
+        reals = [v.force(self).real for v in args]
+        if all(r is not None for r in reals):
+            held = enter(None)
+            try:
+                function(*reals)
+            finally:
+                leave(held)
 
     def call_class(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         if is_native_module(cls.real.__module__) or issubclass(cls.real, Tensor):
@@ -458,7 +470,7 @@ class CaptureTracer(Tracer):
         return self.machine.stop("data-dependent", f"{what}()")
 
 
-def enter(tracer: Tracer) -> dict[str, Any]:
+def enter(tracer: Tracer | None) -> dict[str, Any]:
     """Puts a tracer in force; returns the modes to give to `leave`."""
     held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly")}
     STATE.tracer = tracer
