@@ -96,6 +96,10 @@ class TensorValue(Value):
     def type_of(self, m: Machine) -> Any:
         return type(self.twin)
 
+    def key(self, m: Machine) -> Any:
+        """Tensors are keys by identity."""
+        return self.twin if self.real is None else self.real
+
     def rebuild(self, r: Any) -> Any:
         return r.tensor(self)
 
@@ -288,6 +292,9 @@ class TensorMachine(Machine):
             found = self.known[id(real)] = NativeValue(real)
             self.kept.append(real)
         return found
+
+    def fresh(self, real: Any) -> Value:
+        return self.tensor_value(real) if isinstance(real, Tensor) else super().fresh(real)
 
     def tensor_value(self, t: Tensor) -> TensorValue:
         """The value of a twin; a tensor from outside that native code found is taken by identity."""
