@@ -34,6 +34,7 @@ from .iterators import (
 from .mapping import DictValue
 from .objects import CellValue, ClassValue, MethodValue
 from .polyfill import POLYFILLS
+from .sets import SetValue
 from .source import Source, const
 from .value import NULL, Const, Known, Value, arity
 
@@ -171,6 +172,8 @@ def id_(m: Machine, value: Value) -> Value:
 def super_(m: Machine, /, *args: Value) -> Value:
     if not args:
         return m.zero_super()
+    if len(args) > 2:
+        m.native_op(super, *([None] * len(args)))
     return m.make_super(args[0], args[1] if len(args) > 1 else None)
 
 
@@ -214,6 +217,8 @@ def bytes_(m: Machine, /, *args: Value, **kwargs: Value) -> Value:
     if len(args) == 1 and not kwargs and not isinstance(args[0].force(m), Const):
         found = m.special(args[0], "__bytes__", [])
         if found is not None:
+            if not issubclass(m.type_of(found), bytes):
+                m.error(TypeError, f"__bytes__ returned non-bytes (type {m.type_name(found)})")
             return found
         args = (m.list_value(list(m.iterate(args[0]))),)
     return pure(m, bytes, args, kwargs)
@@ -494,6 +499,11 @@ def intern(m: Machine, text: Value) -> Value:
 @model(dict.__dict__["fromkeys"])
 def fromkeys(m: Machine, cls: Value, iterable: Value, value: Value | None = None) -> Value:
     made = m.call(cls, [])
+    source = iterable.force(m)
+    if type(made) is DictValue and made.type_ is dict and isinstance(source, (DictValue, SetValue)):
+        for raw in SetValue().others(m, (source,))[0]:      # keys that are hashed already
+            made.put(m, raw, value or Const(None))
+        return made
     for key in m.iterate(iterable):
         m.setitem(made, key, value or Const(None))
     return made

@@ -93,15 +93,23 @@ class PartialValue(ObjectValue):
 
 
 def new_tuple(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) > 1 or kwargs:
+    if len(args) > 1 or kwargs and isinstance(m.lookup(cls, "__init__"), Known):
         m.native_op(tuple, *([None] * len(args)), **dict.fromkeys(kwargs))
-    return TupleValue(cls, list(m.iterate(args[0])) if args else [])
+    given = args[0].force(m) if args else None
+    if cls is tuple and isinstance(given, TupleValue) and given.type_ is tuple:
+        return given
+    return TupleValue(cls, [] if given is None else list(m.iterate(given)))
 
 
 def new_frozenset(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) > 1 or kwargs:
+    if len(args) > 1 or kwargs and isinstance(m.lookup(cls, "__init__"), Known):
         m.native_op(frozenset, *([None] * len(args)), **dict.fromkeys(kwargs))
-    return SetValue(cls, {item.key(m) for item in m.iterate(args[0])} if args else set())
+    given = args[0].force(m) if args else None
+    if cls is frozenset and isinstance(given, SetValue) and given.type_ is frozenset:
+        return given
+    made = SetValue(frozenset, set())
+    content = set() if given is None else set(made.others(m, (given,))[0])
+    return SetValue(cls, content)
 
 
 def new_scalar(base: type) -> Callable[[Machine, Any, Args, Kwargs], Value]:
@@ -343,6 +351,9 @@ class Calls(Base):
             return made
         if isinstance(init, Known) and "__init__" not in made.table:
             return made     # the C `__new__` has done it all
+        if isinstance(init, Known) and not isinstance(maker, Known) and isinstance(
+                made, (ListValue, SetValue)):
+            kwargs = {}     # they are the business of the class's own `__new__`
         result = init.get(self, made, kind).invoke(self, args, kwargs)
         if not self.is_none(result):
             self.error(TypeError, "__init__() should return None, not"

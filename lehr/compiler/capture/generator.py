@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 class GeneratorValue(IteratorValue):
     """A generator made by the captured code.  `frame` is None once it has ended."""
-    __slots__ = ("frame", "name", "running", "started")
+    __slots__ = ("frame", "function", "running", "started")
     type_ = types.GeneratorType
 
     def __init__(self, frame: Frame) -> None:
         self.frame: Frame | None = frame
         self.running = self.started = False
-        self.name, self.source = frame.code.co_name, None
+        self.function, self.source = frame.function, None
 
     def advance(self, m: Machine) -> Value | None:
         try:
@@ -53,6 +53,8 @@ class GeneratorValue(IteratorValue):
         self.running = True
         frame.back = m.frame
         m.handling.append(frame.kept)
+        if fault is not None:
+            m.set_context(fault)
         try:
             frame.yielded = False
             value = m.execute(frame, fault)
@@ -190,9 +192,17 @@ class GeneratorValue(IteratorValue):
             raise
         return m.error(RuntimeError, "generator ignored GeneratorExit")
 
-    @slot("__name__", "__qualname__")
+    @slot("__name__")
     def get_name(self, m: Machine) -> Value:
-        return Const(self.name)
+        return self.function.field(m, "__name__")
+
+    @slot("__qualname__")
+    def get_qualname(self, m: Machine) -> Value:
+        return self.function.field(m, "__qualname__")
+
+    @slot("__repr__")
+    def repr(self, m: Machine) -> Value:
+        return m.stop("unmodelled", "the address in repr() of a generator")
 
     @slot("gi_running")
     def get_running(self, m: Machine) -> Value:
@@ -211,7 +221,7 @@ class GeneratorValue(IteratorValue):
         if self.frame is None:
             return (x for x in "")      # a real generator without content
         if self.started:
-            r.machine.stop("generator-escape", self.name)
+            r.machine.stop("generator-escape", self.function.name)
         return r.generator(self)
 
 

@@ -373,7 +373,16 @@ class ViewValue(Value):
     def contains(self, m: Machine, item: Value) -> Value:
         if self.kind == "keys":
             return self.whole.contains(m, item)
+        if self.kind == "items":
+            return Const(self.holds_pair(m, item.force(m)))
         return Const(any(m.same(part, item) for part in m.iterate(self)))
+
+    def holds_pair(self, m: Machine, item: Value) -> bool:
+        if not issubclass(item.type_of(m), tuple) or m.length(item) != 2:
+            return False
+        key, value = m.iterate(item)
+        found = self.whole.find(m, key.key(m))
+        return found is not None and m.same(found, value)
 
     def as_set(self, m: Machine) -> Value:
         return m.set_value(m.iterate(self))

@@ -626,7 +626,8 @@ def init_object(self: Value, m: Machine, /, *args: Value, **kwargs: Value) -> Va
             m.error(TypeError, "object.__init__() takes exactly one argument (the instance to"
                                " initialize)")
         if kind.__new__ is object.__new__:
-            m.error(TypeError, f"{kind.__name__}() takes no arguments")
+            m.error(TypeError, f"{kind.__name__}.__init__() takes exactly one argument (the"
+                               " instance to initialize)")
     return Const(None)
 
 

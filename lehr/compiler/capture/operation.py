@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -336,7 +337,10 @@ class Operations(Base):
         made = found.get(self, value, value.type_).invoke(self, [], {}).force(self)
         if not isinstance(made, Const) or type(made.value) not in (int, bool):
             self.error(TypeError, "__hash__ method should return an integer")
-        return hash(made.value)  # type: ignore
+        found = int(made.value)  # type: ignore
+        if not -sys.maxsize - 1 <= found <= sys.maxsize:
+            return hash(found)
+        return -2 if found == -1 else found
 
     def identity(self, value: Value) -> int:
         """`object.__hash__`."""

@@ -133,6 +133,8 @@ class SequenceValue(ObjectValue):
         ends: list[Any] = [m.index(end) for end in (start, stop) if end is not None]
         first = ends[0] if ends else 0
         for i in range(len(items))[slice(first, ends[1] if len(ends) > 1 else None)]:
+            if i >= len(items):     # an `__eq__` took items away
+                break
             if m.same(items[i], item):
                 return Const(i)
         return m.error(ValueError, self.absent(m, item))
@@ -147,7 +149,7 @@ class SequenceValue(ObjectValue):
     @slot("__mul__", "__rmul__")
     def repeat(self, m: Machine, times: Value) -> Value:
         m.check_repeat(times)
-        return self.like(m, self.parts(m) * m.index(times))
+        return self.like(m, m.native_op(operator.mul, self.parts(m), m.index(times)))
 
     @slot("__add__")
     def concatenate(self, m: Machine, other: Value) -> Value:
@@ -208,7 +210,9 @@ class TupleValue(SequenceValue):
     base: type = tuple
 
     def like(self, m: Machine, items: Any) -> Value:
-        return m.tuple_value(items)
+        whole = self.type_ is tuple and len(items) == len(self.items) and all(
+            map(operator.is_, items, self.items))
+        return self if whole else m.tuple_value(items)
 
     def constant(self, m: Machine) -> Any:
         if self.type_ is tuple:
@@ -336,6 +340,7 @@ class ListValue(SequenceValue):
     def repeat_in_place(self, m: Machine, times: Value) -> Value:
         m.check_repeat(times)
         number = m.index(times)
+        m.native_op(operator.mul, self.parts(m), number)
         items = self.change(m, "repeat", Const(number))
         items *= number
         return self

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .iterators import NativeIterator
+from .mapping import DictValue
 from .objects import ObjectValue
 from .source import Source
 from .value import Const, NotConstant, Value, slot
@@ -74,6 +75,9 @@ class SetValue(ObjectValue):
             arg = arg.force(m)
             if isinstance(arg, SetValue):
                 made.append(arg.content(m))
+            elif isinstance(arg, DictValue) and m.lookup(arg.type_, "__iter__") is (
+                    m.known_value(dict.__iter__)):
+                made.append(list(arg.values_of(m)))     # keys that are hashed already
             else:
                 made.append([item.key(m) for item in m.iterate(arg)])
         return made
@@ -121,7 +125,7 @@ class SetValue(ObjectValue):
     def searched(self, m: Machine, item: Value) -> Any:
         """The key to look for: a set stands for the frozenset of its elements."""
         item = item.force(m)
-        if isinstance(item, SetValue) and item.base is set:
+        if isinstance(item, SetValue) and m.is_none(m.lookup(item.type_, "__hash__")):
             return frozenset(item.content(m))
         return item.key(m)
 
@@ -157,6 +161,8 @@ class SetValue(ObjectValue):
 
     @slot("copy", "__copy__")
     def copy(self, m: Machine) -> Value:
+        if self.type_ is frozenset:
+            return self
         return SetValue(self.base, set(self.content(m)))
 
     @slot("__len__")

@@ -278,14 +278,13 @@ def delete_attr(m: Machine, f: Frame, name: str) -> None:
     m.setattr(f.stack.pop(), name, None)
 
 
-def super_value(m: Machine, f: Frame, zero: bool) -> tuple[Value, Value]:
-    """The `super` object of LOAD_SUPER_ATTR, and self."""
+def super_value(m: Machine, f: Frame, written: bool) -> tuple[Value, Value]:
+    """The `super` object of LOAD_SUPER_ATTR, and self; `written`: the call names both arguments."""
     self, cls = f.stack.pop(), f.stack.pop()
     maker = f.stack.pop().force(m)
-    args = [] if zero and isinstance(maker, ClassValue) and maker.real is super else [cls, self]
     if isinstance(maker, ClassValue) and maker.real is super:
         return m.make_super(cls, self), self
-    return m.call(maker, args), self
+    return m.call(maker, [cls, self] if written else []), self
 
 
 @step("LOAD_SUPER")
@@ -296,8 +295,8 @@ def load_super(m: Machine, f: Frame, arg: tuple[str, bool]) -> None:
 
 @step("LOAD_SUPER_METHOD")
 def load_super_method(m: Machine, f: Frame, arg: tuple[str, bool, bool]) -> None:
-    name, null_first, zero = arg
-    found, self = super_value(m, f, zero)
+    name, null_first, written = arg
+    found, self = super_value(m, f, written)
     if isinstance(found, SuperValue) and found.obj is not None:
         mro = found.owner.__mro__
         method = m.lookup_in(mro[mro.index(found.cls) + 1:], name, found.owner)
