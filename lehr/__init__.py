@@ -46,7 +46,7 @@ TABLE: dict[str, dict[str, str]] = {
             "resolve_neg is_same_size is_nonzero numel",
         "lehr.tensor.show": "set_printoptions get_printoptions",
         "lehr.tensor.info": "finfo iinfo",
-        "lehr.tensor.memory": "is_storage UntypedStorage TypedStorage",
+        "lehr.tensor.memory": "as_strided is_storage UntypedStorage TypedStorage",
         "lehr.tensor.promote":
             "result_type promote_types can_cast get_default_dtype set_default_dtype",
         "lehr.compiler.compile": "compile",

@@ -91,6 +91,8 @@ def _cast(F: Any, x: Any, dtype: DType) -> Any:
 
 
 def _widen(F: Any, x: Any) -> Any:
+    if getattr(x, "is_description", False):  # the tape did not keep the value
+        return x
     if isinstance(x, (list, tuple)):
         return type(x)(_widen(F, v) for v in x)
     have = getattr(x, "dtype", dt.float32)

@@ -6,8 +6,12 @@
 
 from __future__ import annotations
 
+import ast
 import dis
+import inspect
+import textwrap
 import types
+from collections.abc import Iterator
 from typing import Any
 
 META = frozenset(("shape", "dtype", "device", "ndim"))
@@ -50,3 +54,104 @@ def _scan(code: types.CodeType, found: dict[str, str]) -> None:
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             _scan(const, found)
+
+
+def reads_for(op: Any, live: tuple[bool, ...]) -> dict[str, str]:
+    """`reads_of` for a call in which only some tensor arguments (in order) need a gradient.
+
+    What a rule reads only in a lazy element of its result (`return lambda: ..., lambda: ...`) is not
+    needed where that argument needs no gradient.
+    """
+    cache = op.__dict__.setdefault("_reads", {})
+    found = cache.get(live)
+    if found is None:
+        always, lazy = _split(op)
+        found = dict(always)
+        for wanted, part in zip(live, lazy, strict=False):
+            if wanted:
+                for name, rank in part.items():
+                    found[name] = max(found[name], rank, key=RANK.index)
+        found = {k: min(rank, op.saves[k], key=RANK.index) for k, rank in found.items()}
+        cache[live] = found
+    return found  # type: ignore[no-any-return]
+
+
+def _split(op: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """What the rule reads in any case, and in each lazy element of its result."""
+    made = op.__dict__.get("_split_reads")
+    if made is None:
+        try:
+            made = _split_source(op)
+        except (OSError, TypeError, SyntaxError):  # no source: everything counts
+            made = op.saves, []
+        op.__dict__["_split_reads"] = made
+    return made  # type: ignore[no-any-return]
+
+
+def _split_source(op: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(op.vjp))).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise TypeError("the rule is no plain function")
+    names = [a.arg for a in tree.args.args][2:]
+    public = ["out", *(p.name for p in op.params)]
+    inner = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    lazy: dict[int, list[ast.AST]] = {}
+    for node in _own(tree):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            for i, element in enumerate(node.value.elts):
+                body = _body(element, inner)
+                if body is not None:
+                    lazy.setdefault(i, []).append(body)
+    hidden = {id(n) for bodies in lazy.values() for n in bodies}
+    # A function inside that is used in another way as well is no lazy element only.
+    hidden -= {id(f) for name, f in inner.items() if _loads(tree, name) > sum(
+        body is f for bodies in lazy.values() for body in bodies)}
+
+    def reads(nodes: Any) -> dict[str, str]:
+        found = dict.fromkeys(names, "nothing")
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) \
+                    and node.attr in META and node.value.id in found:
+                found[node.value.id] = max(found[node.value.id], "meta", key=RANK.index)
+                node.value.id += "."  # seen
+            elif isinstance(node, ast.Name) and node.id in found and isinstance(node.ctx, ast.Load):
+                found[node.id] = "value"
+        return {p: found[n] for p, n in zip(public, names, strict=True)}
+    count = max(lazy, default=-1) + 1
+    parts = [reads([n for body in lazy.get(i, ()) if id(body) in hidden for n in ast.walk(body)])
+             for i in range(count)]
+    return reads(_visible(tree, hidden)), parts
+
+
+def _own(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions inside it."""
+    stack = list(ast.iter_child_nodes(tree))
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            stack.extend(ast.iter_child_nodes(node))
+
+
+def _visible(tree: ast.AST, hidden: set[int]) -> Iterator[ast.AST]:
+    """The nodes of a function without the hidden subtrees, attributes before their names."""
+    stack = list(ast.iter_child_nodes(tree))
+    while stack:
+        node = stack.pop(0)
+        if id(node) in hidden:
+            continue
+        yield node
+        stack.extend(ast.iter_child_nodes(node))
+
+
+def _body(element: ast.AST, inner: dict[str, ast.FunctionDef]) -> ast.AST | None:
+    if isinstance(element, ast.Lambda):
+        return element
+    if isinstance(element, ast.Name):
+        return inner.get(element.id)
+    return None
+
+
+def _loads(tree: ast.AST, name: str) -> int:
+    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+               for n in ast.walk(tree))

@@ -30,7 +30,7 @@ METHODS = {
     "gradient": "backward=tensor_backward requires_grad_ detach_",
     "hook": "register_hook register_post_accumulate_grad_hook retain_grad",
     "override": "as_subclass",
-    "memory": "data resize_ resize_as_ set_ as_strided_ share_memory_ is_shared pin_memory is_pinned "
+    "memory": "data resize_ resize_as_ set_ as_strided as_strided_ share_memory_ is_shared pin_memory is_pinned "
               "untyped_storage storage is_set_to storage_type",
     "attribute": "is_cpu is_cuda is_meta is_mps is_xpu is_hpu is_mtia is_maia is_xla is_ipu is_vulkan "
                  "is_sparse is_sparse_csr is_quantized is_mkldnn is_nested layout itemsize nbytes "
@@ -267,12 +267,19 @@ def _several(name: str, overloads: list[Op], form: str) -> Maker:
     """A function that takes the first overload that fits."""
     run = dispatch.inplace if form == "inplace" else dispatch.call
     creates = all(o.kind == CREATE for o in overloads)
+    known_calls: dict[Any, Op] = {}  # types of the arguments -> the overload that they choose
 
     def choose(*args: Any, **kwargs: Any) -> Any:
         if override.WATCH.on:
             made = override.intercept(chosen, args, kwargs)
             if made is not MISSING:
                 return made
+        kinds = tuple(map(type, args)) if not kwargs else (*map(type, args), *(
+            (k, type(v)) for k, v in kwargs.items()))
+        seen = known_calls.get(kinds)
+        if seen is not None:
+            return run(seen, seen.signature.bind(args, kwargs))
+        settled = not kwargs or kwargs.keys().isdisjoint(TRANSLATED)
         out = kwargs.pop("out", None) if kwargs else None
         factory = {k: kwargs.pop(k) for k in FACTORY if k in kwargs} if creates and kwargs else {}
         for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
@@ -282,6 +289,8 @@ def _several(name: str, overloads: list[Op], form: str) -> Maker:
             bound = fit(op, args, kwargs)
             if bound is None:
                 continue
+            if settled and not creates and all(map(_is_plain, (*args, *kwargs.values()))):
+                known_calls[kinds] = op
             if creates:
                 if "device" in op.signature.index:
                     bound = _placed(op, bound)
@@ -298,6 +307,15 @@ def _several(name: str, overloads: list[Op], form: str) -> Maker:
     chosen = choose
     choose.__name__ = name
     return choose
+
+
+TRANSLATED = frozenset(("out", "axis", "keepdims", *FACTORY))
+PLAIN = frozenset((int, float, bool, complex, type(None), str, DType, Device))
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether the type of an argument says all that choosing an overload needs."""
+    return type(x) in PLAIN or isinstance(x, Tensor)
 
 
 def _placed(op: Op, bound: tuple[Any, ...]) -> tuple[Any, ...]:

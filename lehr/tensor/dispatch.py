@@ -17,7 +17,9 @@ from lehr.base.dtype import can_cast
 from lehr.ops import execute, layout
 from lehr.ops.expand import decompose
 from lehr.ops.registry import COMPOSITE, POINTWISE, VIEW, Functions, Op
+from lehr.ops.saving import reads_for
 from lehr.tensor import autograd, kernel
+from lehr.tensor.direct import DIRECT
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
 
@@ -153,11 +155,19 @@ def inplace(op: Op, args: tuple[Any, ...]) -> Any:
     if op.kind is VIEW:
         return relayout(op, args)
     state = STATE
-    check_writable(target, state.grad and (target.requires_grad or wants_grad(op, args)))
+    recorded = state.grad and (target.requires_grad or wants_grad(op, args))
+    check_writable(target, recorded, op.name in REPEATABLE
+                   or (op.name == "copy" and args[1] is target))
     if state.tracer is not None:
         target = state.tracer.lift(op, (target,))[0]
         args = (target, *args[1:])
-    made = call(op, args)
+    elif not recorded and not state.special:
+        direct = DIRECT.get(op.name)
+        if direct is not None and target._storage.owner is not None and direct(target, args):
+            target._storage.version += 1
+            return target
+    source = F.clone(target) if recorded and _saves_target(op, args) else target
+    made = call(op, args if source is target else (source, *args[1:]))
     if made._shape != target._shape:
         raise RuntimeError(f"output with shape {list(target._shape)} doesn't match the broadcast "
                            f"shape {list(made._shape)}")
@@ -166,6 +176,26 @@ def inplace(op: Op, args: tuple[Any, ...]) -> Any:
                            f"{target.dtype}")
     assign(target, made)
     return target
+
+
+# Writes that may reach one place in memory several times: all bring the same value.
+REPEATABLE = frozenset(("fill", "zero", "masked_fill"))
+
+
+def _saves_target(op: Op, args: tuple[Any, ...]) -> bool:
+    """Whether the gradient rule reads the target as it was before the write."""
+    if op.nondiff is True:
+        return False
+    if op.vjp is None or _ROUTES.get(op, PARTS) == PARTS:
+        return True
+    live = tuple([_is_live(args[i]) for i in op.signature.tensor_slots])
+    return reads_for(op, live)[op.params[0].name] == "value"
+
+
+def _is_live(a: Any) -> bool:
+    if type(a) in (list, tuple):
+        return any(map(_is_live, a))
+    return isinstance(a, Tensor) and a.requires_grad
 
 
 def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
@@ -191,22 +221,25 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
     return target
 
 
-def check_writable(target: Tensor, recorded: bool) -> None:
+def check_writable(target: Tensor, recorded: bool, repeatable: bool = False) -> None:
     """In-place writes that PyTorch refuses: overlapping memory, leaves that require grad, views
     made in no_grad mode, inference tensors outside inference mode."""
-    strides = target._strides
-    if 0 in strides and any(st == 0 and n != 1
-                            for n, st in zip(target._shape, strides, strict=True)):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a "
-            "single memory location. Please clone() the tensor before performing the operation.")
     if target._storage.inference and not STATE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make "
             "a clone to get a normal tensor before doing inplace update.See "
             "https://github.com/pytorch/rfcs/pull/17 for more details.")
-    if not recorded:
-        return
+    if recorded:
+        _check_recorded(target)
+    strides = target._strides
+    if not repeatable and 0 in strides and any(st == 0 and n != 1
+                            for n, st in zip(target._shape, strides, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation.")
+
+
+def _check_recorded(target: Tensor) -> None:
     view = target._view
     if view is not None and view.guarded:
         raise RuntimeError(

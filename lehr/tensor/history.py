@@ -106,6 +106,7 @@ def rebase(target: Tensor, value: Tensor) -> None:
         node = CopySlices(None, [edge_of(base), edge], 1)
         node.inputs = [Described(base._shape, base.dtype, base.device), described]
         node.extra = view.chain[view.skip:], base._strides
+        _save_target(edge, value, target)
         attach(base, (node, 0), version)
         if retains:
             hook.retain(base)
@@ -146,7 +147,8 @@ def _save_target(edge: Edge, value: Tensor, target: Tensor) -> None:
     node, index = edge  # type: ignore[misc]
     if index == 0 and node.count == 1 and type(node.out) is Saved and node.out.tensor is not None:
         if node.out.tensor._storage is value._storage and value.dtype is target.dtype:
-            keep_out(node, target)
+            keep_out(node, target, "value")
+            node.out.index = 0
 
 
 def rebased_view(t: Tensor) -> None:

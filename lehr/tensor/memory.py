@@ -152,6 +152,29 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     return self
 
 
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A view of any shape and strides (in elements) on the storage.
+
+    It is taken of the base, which the op reads in row-major order: gradients and later writes then
+    find the elements that the memory has.
+    """
+    size, stride = tuple(size), tuple(stride)
+    offset = input._offset if storage_offset is None else storage_offset
+    view = input._view
+    base = input if view is None or view.base is None else view.base
+    if layout.is_dense(base._shape, base._strides) and base.dtype is input.dtype \
+            and base._offset in (0, offset):
+        if not layout.is_contiguous(base._shape, base._strides):
+            base = F.permute(base, sorted(range(len(base._shape)), key=lambda d: (
+                base._strides[d], base._shape[d]), reverse=True))
+        # Without an offset both the memory and the row-major elements count from the base's first.
+        return F.as_strided(base, size, stride, offset if base._offset == 0 else None)  # type: ignore[no-any-return]
+    if STATE.grad and input.requires_grad:
+        raise NotImplementedError("as_strided with gradients of a tensor that does not cover its "
+                                  "memory from the start; clone() it first")
+    return F.as_strided(input, size, stride, offset)  # type: ignore[no-any-return]
+
+
 def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Another shape and strides on the same storage, in place."""
     return dispatch.relayout(registry.get("as_strided"),

@@ -16,6 +16,7 @@ from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops.expand import pullback
 from lehr.ops.registry import Op
+from lehr.ops.saving import reads_for
 from lehr.tensor.hook import Handle
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
@@ -29,6 +30,7 @@ class Described(NamedTuple):
     shape: tuple[Any, ...]
     dtype: DType
     device: Device
+    is_description: bool = True
 
     @property
     def ndim(self) -> int:
@@ -317,20 +319,28 @@ def record(op: Op, args: tuple[Any, ...], out: Any) -> None:
     outs = out if isinstance(out, tuple) else (out,)
     edges: list[Edge] = []
     inputs: list[Described] = []
-    saves = op.saves
-    kept = list(args)
-    spread = []
-    for i in op.signature.tensor_slots:
-        a, how = args[i], saves[op.params[i].name]
+    spread, live = [], []
+    slots = op.signature.tensor_slots
+    for i in slots:
+        a = args[i]
+        start = len(edges)
         if type(a) in (list, tuple):
             spread.append((i, len(a)))
-            kept[i] = type(a)([_keep(x, how) for x in a])
             for x in a:
                 _edge(edges, inputs, x)
+            live.append(any(e is not None for e in edges[start:]))
         else:
             spread.append((i, -1))
-            kept[i] = _keep(a, how)
             _edge(edges, inputs, a)
+            live.append(edges[start] is not None)
+    saves = reads_for(op, tuple(live))
+    kept = list(args)
+    for i in slots:
+        a, how = args[i], saves[op.params[i].name]
+        if type(a) in (list, tuple):
+            kept[i] = type(a)([_keep(x, how) for x in a])
+        else:
+            kept[i] = _keep(a, how)
     node = Node(op, edges, len(outs))  # after its edges: a new leaf's node gets the lower number
     node.extra = 0 if isinstance(out, tuple) else None
     node.inputs, node.spread, node.args = inputs, tuple(spread), kept
@@ -341,13 +351,12 @@ def record(op: Op, args: tuple[Any, ...], out: Any) -> None:
         meta = t._autograd()
         meta.grad_fn, meta.index = node, i
         meta.edge_version = t._storage.version
-    keep_out(node, out)
+    keep_out(node, out, saves["out"])
 
 
-def keep_out(node: Node, out: Any) -> None:
+def keep_out(node: Node, out: Any, how: str) -> None:
     """Saves of the results what the node's rule reads of them."""
     outs = out if isinstance(out, tuple) else (out,)
-    how = node.op.saves["out"]
     if how == "value":
         made: Iterable[Any] = [Saved(t, True) for t in outs]
     elif how == "meta":
