@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,13 +14,15 @@ from lehr.base.options import Options
 from lehr.compiler.capture.entry import Compiled, Request
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
+from lehr.compiler.graph.text import print_graph
 from lehr.compiler.emit import c
 from lehr.compiler.loop import fuse, lower
 from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.functionalize import functionalize
-from lehr.compiler.run import pool
-from lehr.compiler.stats import COUNTERS
+from lehr.compiler.loop.ir import Program
+from lehr.compiler.run import cache, entry, executable, library, pool, toolchain
+from lehr.compiler.stats import COUNTERS, NAMES
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
 from lehr.tensor.leased import Lease, LeasedStorage
@@ -109,24 +112,53 @@ def laid_out(a: Any, strides: tuple[Any, ...]) -> Tensor:
 
 
 class Native:
-    """A graph compiled for the CPU: (inputs) -> its results as tensors, Refs updated in place."""
+    """A graph compiled for the CPU: (inputs) -> its results as tensors, Refs updated in place.
+
+    A program is kept in the cache under the text of its graph: where the same graph was compiled
+    before, no pass runs and no compiler is looked for.
+    """
 
     def __init__(self, graph: Graph, strides: Sequence[Any], options: Options) -> None:
-        from lehr.compiler.run import executable
-        graph = pipeline.run(graph, options)
-        program = fuse.fuse(lower.lower(graph, result_strides=strides, supports=c.supports))
-        plan = memory_plan.plan(program)
-        code = c.emit(program, c.Layout(plan.offsets, plan.nbytes), pool.header())
-        self.graph, self.program, self.plan, self.code = graph, program, plan, code
-        self.run = executable.build(code.sources, code.record, host_call, options, c.FLAGS)
-        measure = memory_plan.measure(program)
-        COUNTERS.add("kernels", measure.kernels)
-        COUNTERS.add("externs", measure.externs)
-        COUNTERS.add("host_calls", measure.hosts)
+        self.graph, self.strides, self.options = graph, strides, options
+        parts = toolchain.parts(options)
+        key = cache.key("program", graph=print_graph(graph), strides=repr(list(strides)),
+                        **parts, **options.key())
+        payload = cache.store(options).get_or_build(key, self.build, target=parts["target"])
+        found = entry.unbundle(payload)
+        record = json.loads(found["record"])
+        self.counts: dict[str, int] = json.loads(found["counts"])
+        code = found["code"]
+        loaded = library.load(code, record["name"]) if code else library.nothing()
+        self.run = executable.Executable(record, loaded, host_call)
+        for name, n in self.counts.items():
+            if name in NAMES:
+                COUNTERS.add(name, n)
         self.results = [(dt.named(o["dtype"]), tuple(o["shape"]), tuple(o["strides"]),
                          _span(o["shape"], o["strides"]) * dt.named(o["dtype"]).itemsize)
-                        for o in code.record["outputs"]]
-        self.numbers = [dt.named(p["dtype"]).np for p in code.record["params"]]
+                        for o in record["outputs"]]
+        self.numbers = [dt.named(p["dtype"]).np for p in record["params"]]
+
+    def lowered(self) -> tuple[Graph, Program, memory_plan.Plan, c.Code]:
+        """The stages of the compilation: the graph after passes, the program, its plan, its C."""
+        graph = pipeline.run(self.graph, self.options)
+        program = lower.lower(graph, result_strides=self.strides, supports=c.supports)
+        program = fuse.fuse(program)
+        plan = memory_plan.plan(program)
+        code = c.emit(program, c.Layout(plan.offsets, plan.nbytes), pool.header())
+        return graph, program, plan, code
+
+    def build(self) -> bytes:
+        """What the cache keeps: the record of the call, the machine code, counts."""
+        _, program, plan, code = self.lowered()
+        built = b""
+        if code.sources and code.record["steps"]:
+            built = library.code(list(code.sources), code.record["name"], self.options, c.FLAGS)
+        m = memory_plan.measure(program)
+        counts = {"kernels": m.kernels, "externs": m.externs, "host_calls": m.hosts,
+                  "launches": m.launches, "moved": m.moved, "arena": plan.nbytes, "peak": plan.peak}
+        counts = {k: v for k, v in counts.items() if isinstance(v, int)}
+        return entry.bundle({"record": json.dumps(code.record).encode(), "code": built,
+                             "counts": json.dumps(counts).encode()})
 
     def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
         kept: list[Any] = []

@@ -7,6 +7,7 @@ else (`nn`, `optim`, the user's code) is interpreted like any Python.
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -468,7 +469,8 @@ class CaptureTracer(Tracer):
             frame = frame.back
         if frame is None:
             return None
-        return Location(frame.code.co_filename, frame.line or 0)
+        # The name alone: a program in the cache serves the same source in another folder.
+        return Location(os.path.basename(frame.code.co_filename), frame.line or 0)
 
     def specialise(self, key: Any, value: Any) -> None:
         self.machine.guard(key, "equals", value)

@@ -237,6 +237,6 @@ def build(sources: Sequence[str], record: Mapping[str, Any], host_call: HostCall
     """Compile C sources (or fetch them from the cache) and load them. Raises what `library.build`
     does."""
     if not sources or not record["steps"]:
-        return Executable(record, library.Library(ctypes.CDLL(None), "empty"), host_call)
+        return Executable(record, library.nothing(), host_call)
     built = library.build(list(sources), record["name"], options, tuple(flags))
     return Executable(record, built, host_call)

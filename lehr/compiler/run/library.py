@@ -104,6 +104,11 @@ def _places(code: bytes, name: str) -> Iterator[str]:
             os.unlink(path)
 
 
+def nothing() -> Library:
+    """A library without code, for programs that only call the host."""
+    return Library(ctypes.CDLL(None), "empty")
+
+
 def _write(file: int, code: bytes) -> None:
     rest = memoryview(code)
     while rest:
