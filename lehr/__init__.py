@@ -104,6 +104,11 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.random":
             "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator",
     },
+    "lehr.compiler": {
+        "lehr.compiler.counters": "stats",
+        "lehr.compiler.compile": "compile reset",
+        "lehr.tensor.mode": "is_compiling",
+    },
     "lehr.special": {},
     "lehr.linalg": {},
     "lehr.fft": {},
@@ -155,7 +160,7 @@ def _resolve(space: str, name: str) -> Any:
         found = None
     elif place is not None:
         module, _, attribute = place.partition(":")
-        found = getattr(importlib.import_module(module), attribute)
+        found = getattr(_module(module, space, name), attribute)
     else:
         found = _submodule(f"{space}.{name}")
         if found is None and space in GENERATED:
@@ -165,6 +170,16 @@ def _resolve(space: str, name: str) -> Any:
         raise AttributeError(f"module {space!r} has no attribute {name!r}")
     sys.modules[space].__dict__[name] = found
     return found
+
+
+def _module(path: str, space: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is None or not path.startswith(error.name):
+            raise
+        raise AttributeError(f"{space}.{name} is not part of this build: it has no module "
+                             f"{error.name}") from None
 
 
 def _submodule(full: str) -> ModuleType | None:

@@ -22,7 +22,7 @@ from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.loop.ir import Program
 from lehr.compiler.run import cache, entry, executable, library, pool, toolchain
-from lehr.compiler.stats import COUNTERS, NAMES
+from lehr.compiler.counters import COUNTERS, NAMES
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
 from lehr.tensor.leased import Lease, LeasedStorage

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from lehr.base.options import Options
 from lehr.compiler import backend
 from lehr.compiler.capture import guard
 from lehr.compiler.capture.entry import CaptureBreak, Entry, capture_call
-from lehr.compiler.stats import COUNTERS
+from lehr.compiler.counters import COUNTERS
 from lehr.tensor.state import STATE
 
 
@@ -38,6 +39,7 @@ class CompiledFunction:
         self.entries: list[Entry] = []
         self.lock = threading.RLock()
         self.eager = False      # the recompile limit is reached
+        FUNCTIONS.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.bound:
@@ -109,6 +111,16 @@ class CompiledFunction:
             raise Unsupported(text)
         log.warn_once(f"limit:{name}:{id(self)}", text)
         self.eager = True
+
+
+FUNCTIONS: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
+
+
+def reset() -> None:
+    """Forgets every captured call: compiled functions start anew."""
+    for each in list(FUNCTIONS):
+        with each.lock:
+            each.entries, each.eager = [], False
 
 
 def positional_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:

@@ -195,3 +195,8 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Whether results are inference tensors."""
     return STATE.inference
+
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being captured by `lehr.compile`."""
+    return STATE.tracer is not None
