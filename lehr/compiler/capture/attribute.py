@@ -4,7 +4,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from .fault import Raised
+from .fault import FaultValue, Raised
 from .mapping import ProxyValue, SpaceValue
 from .objects import OBJECT, ClassValue, ModuleValue, ObjectValue
 from .source import Source, const
@@ -101,7 +101,7 @@ class Attributes(Base):
             if found is not None:
                 return found
             if hook is not None:
-                return self.call(hook, [value, Const(name)])
+                return self.call(hook.get(self, value, kind), [Const(name)])
             return self.no_attribute(value, name)
         assert getter is not None
         return self.getattr_by(getter, value, name)
@@ -125,12 +125,12 @@ class Attributes(Base):
                 if hook is None:
                     return self.no_attribute(value, name)
             else:
-                return self.call(getter, [value, Const(name)])
+                return self.call(getter.get(self, value, value.type_), [Const(name)])
         except Raised as raised:
             if hook is None or not issubclass(raised.value.type_, AttributeError):
                 raise
         assert hook is not None
-        return self.call(hook, [value, Const(name)])
+        return self.call(hook.get(self, value, value.type_), [Const(name)])
 
     def getattr_native(self, value: Value, name: str) -> Value | None:
         if isinstance(value, ClassValue):
@@ -195,7 +195,9 @@ class Attributes(Base):
             text = f"module {value.real.__name__!r} has no attribute {name!r}"
         else:
             text = f"{self.type_name(value)!r} object has no attribute {name!r}"
-        return self.error(AttributeError, text)
+        fault = FaultValue(AttributeError, [Const(text)])
+        fault.named = {"name": Const(name), "obj": value}
+        return self.raise_fault(fault)
 
     def find_attr(self, value: Value, name: str) -> Value | None:
         """`getattr`, None where that raises AttributeError."""
@@ -220,7 +222,8 @@ class Attributes(Base):
             else:
                 self.generic_setattr(value, name, new)
         else:
-            self.call(setter, [value, Const(name), *([new] if new is not None else [])])
+            bound = setter.get(self, value, value.type_)
+            self.call(bound, [Const(name), *([new] if new is not None else [])])
 
     def generic_setattr(self, value: Value, name: str, new: Value | None) -> Value:
         kind = value.type_
@@ -339,6 +342,8 @@ class Attributes(Base):
             return      # what `obj.__dict__ |= other` ends with
         handler = obj.table.get(name + "=")
         if handler is not None:
+            if value is None and isinstance(obj, FaultValue):
+                self.native_op(descriptor.__delete__, BaseException())
             handler(obj, self, value)
             return
         if isinstance(obj, Const):

@@ -278,6 +278,10 @@ def divmod_(m: Machine, left: Value, right: Value) -> Value:
 def pow_(m: Machine, base: Value, exp: Value, mod: Value | None = None) -> Value:
     if mod is None or m.is_none(mod):
         return m.binary("**", base, exp)
+    if not isinstance(base.force(m), Const):
+        found = m.special(base, "__pow__", [exp, mod])
+        if found is not None:
+            return found
     return pure(m, pow, [base, exp, mod], {})
 
 
@@ -580,6 +584,7 @@ def length_hint(m: Machine, value: Value, default: Value | None = None) -> Value
     if m.lookup(m.type_of(value), "__len__") is not None:
         return Const(m.length(value))
     found = m.special(value, "__length_hint__", [])
+    found = None if found is None else found.force(m)
     if found is None or isinstance(found, Const) and found.value is NotImplemented:
         return Const(0) if default is None else default
     return found
@@ -695,6 +700,9 @@ def native_class_call(m: Machine, args: list[Value], kwargs: dict[str, Value], r
     """A function that makes a class from constants: `collections.namedtuple`."""
     made = m.native_op(real, *[a.constant(m) for a in args],
                        **{k: v.constant(m) for k, v in kwargs.items()})
+    if m.frame is not None and "module" not in kwargs:
+        name = m.frame.globals.find(m, "__name__")
+        made.__module__ = None if name is None else name.constant(m)
     value = m.class_value(made)
     m.fresh_classes[made] = value
     return value

@@ -49,7 +49,7 @@ Model = Callable[["Machine", Args, Kwargs], Value]
 
 # Modules whose C functions neither change nor keep their arguments.
 PURE_MODULES = frozenset((
-    "math", "cmath", "_operator", "binascii", "zlib", "_struct", "unicodedata"))
+    "math", "cmath", "binascii", "zlib", "_struct", "unicodedata"))
 PURE_FUNCTIONS: frozenset[Any] = frozenset((
     os.fspath, abs, ascii, bin, chr, divmod, hex, oct, ord, pow, round,
     bytes.maketrans, str.maketrans))
@@ -406,9 +406,11 @@ class Calls(Base):
         return self.error_with(kind, [Const(text)])
 
     def error_with(self, kind: type[BaseException], args: Args) -> Any:
-        value = FaultValue(kind, args)
-        self.set_context(value)
-        raise Raised(value)
+        return self.raise_fault(FaultValue(kind, args))
+
+    def raise_fault(self, fault: FaultValue) -> Any:
+        self.set_context(fault)
+        raise Raised(fault)
 
     def handled(self) -> FaultValue | None:
         """The exception being handled: `sys.exc_info()[1]`."""

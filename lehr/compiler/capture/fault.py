@@ -36,7 +36,7 @@ class FaultValue(ObjectValue):
     `native` is the real exception where C code made it: it holds the fields that only C sets.
     `points` is the traceback, innermost entry first, in the order in which frames were left.
     """
-    __slots__ = ("args", "cause", "context", "native", "points", "suppress")
+    __slots__ = ("args", "cause", "context", "named", "native", "points", "suppress")
     base: type = BaseException
 
     def __init__(self, type_: Any, args: list[Value], real: Any = None,
@@ -47,6 +47,7 @@ class FaultValue(ObjectValue):
         self.cause: Value | None = None
         self.suppress = False
         self.points: list[Point] = []
+        self.named: dict[str, Value] = {}   # fields that the machine itself has set
         if real is not None:
             self.native = real
 
@@ -66,6 +67,9 @@ class FaultValue(ObjectValue):
         real.__cause__ = None if self.cause is None else r(self.cause)
         real.__suppress_context__ = self.suppress
         real.__traceback__ = traceback(self.points)
+        for name, value in self.named.items():
+            if name != "obj":       # only for suggestions in tracebacks
+                setattr(real, name, r(value))
 
     def rebuild(self, r: Rebuilder) -> Any:
         if self.native is None and not self.attrs and all(
@@ -78,6 +82,8 @@ class FaultValue(ObjectValue):
 
     def field(self, m: Machine, name: str) -> Value:
         """A field that C code keeps."""
+        if name in self.named:
+            return self.named[name]
         if self.native is None:
             args = [a.constant(m) for a in self.args]
             self.native = m.native_op(self.native_base(), *args)
@@ -169,6 +175,8 @@ class FaultValue(ObjectValue):
         if notes is None:
             notes = m.list_value([])
             attrs.put(m, "__notes__", notes)
+        elif not issubclass(m.type_of(notes), list):
+            m.error(TypeError, "Cannot add note: __notes__ is not a list")
         m.call_method(notes, "append", [note])
         return Const(None)
 

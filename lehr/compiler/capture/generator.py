@@ -53,8 +53,8 @@ class GeneratorValue(IteratorValue):
         self.running = True
         frame.back = m.frame
         m.handling.append(frame.kept)
-        if fault is not None:
-            m.set_context(fault)
+        if fault is not None and frame.kept is not None:
+            m.set_context(fault)    # only of what this generator handles itself
         try:
             frame.yielded = False
             value = m.execute(frame, fault)

@@ -13,7 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .frame import Frame
-from .objects import CellValue, ClassValue, FunctionValue, PropertyValue, WrapperValue
+from .objects import CellValue, ClassValue, FunctionValue, ObjectValue, PropertyValue, WrapperValue
 from .rebuild import Rebuilder
 from .value import GONE, Const, Known, NotConstant, Value
 
@@ -25,6 +25,9 @@ else:
 
 # Metaclasses whose Python code only concerns the class being made: they run natively.
 NATIVE_METAS = (enum.EnumType,)
+FUNCTIONS = (FunctionValue, PropertyValue, WrapperValue)
+# What user code of an enumeration would run natively while it is made.
+ENUM_HOOKS = ("__new__", "__init__", "_generate_next_value_", "__init_subclass__", "__set_name__")
 SILENT_METAS = frozenset((type, abc.ABCMeta))
 
 
@@ -131,6 +134,10 @@ class Classes(Base):
         hooks = self.hooks(parents)
         shown = (Quiet, *parents) if hooks else parents
         real = self.native_op(self.type_new, kind, title, shown, real_space)
+        try:
+            hash(real)
+        except TypeError:
+            self.stop("class-hook", f"{kind.__name__} has no hash")
         if hooks:
             try:
                 real.__bases__ = parents
@@ -159,14 +166,21 @@ class Classes(Base):
                     content: dict[str, Value], kwargs: dict[str, Value]) -> Value:
         """An enumeration: made by its own metaclass, from real values."""
         rebuilder = Rebuilder(self)
-        content.pop("__classcell__", None)
+        cell = content.pop("__classcell__", None)
+        for name in ENUM_HOOKS:
+            inherited = (p for p in parents for k in p.__mro__ if name in k.__dict__
+                         and k.__module__ != "enum" and self.is_python(k))
+            if name in content or next(inherited, None) is not None:
+                self.stop("class-hook", f"{title}.{name}")
         named = {k: v.constant(self) for k, v in kwargs.items()}
         space = kind.__prepare__(title, parents, **named)
         for key, value in content.items():
-            real = self.twin(value)
+            real = self.twin(value.force(self))
             self.native_op(space.__setitem__, key, rebuilder(value) if real is None else real)
         real = self.native_op(kind, title, parents, space, **named)
         value = ClassValue(real)
+        if isinstance(cell, CellValue):
+            cell.content = value
         self.known[id(real)] = value
         self.kept.append(real)
         self.fresh_classes[real] = value
@@ -195,8 +209,7 @@ class Classes(Base):
 
     def twin(self, value: Value) -> Any:
         """The hollow real object of a virtual function or descriptor, None for other values."""
-        kinds = (FunctionValue, PropertyValue, WrapperValue)
-        if isinstance(value, kinds) and value.real is not None:
+        if isinstance(value, FUNCTIONS) and value.real is not None:
             return value.real
         found = self.twins.get(id(value))
         if found is not None:
@@ -305,9 +318,13 @@ class Classes(Base):
         cls = args[0].force(self)
         if not isinstance(cls, ClassValue) or cls.real not in self.fresh_classes:
             return self.stop("class-write", f"{function.__qualname__} of an existing class")
-        self.settle_class(cls, Settler(self))
+        settler = Settler(self)
+        self.settle_class(cls, settler)
         named = {k: v.constant(self) for k, v in kwargs.items()}
         made = self.native_op(function, cls.real, *[a.constant(self) for a in args[1:]], **named)
+        for value in settler.kept:
+            if isinstance(value, ObjectValue) and not isinstance(value, FUNCTIONS):
+                value.adopt(settler.memo[id(value)])
         cls.written.clear()
         self.settled.discard(cls.real)
         for key in [k for k in self.lookups if issubclass(k[0], cls.real)]:

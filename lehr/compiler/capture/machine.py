@@ -41,7 +41,7 @@ from .rebuild import Rebuilder, replay
 from .sequence import TupleValue
 from .source import Source, const, local
 from .steps import STEPS, Step
-from .value import CONSTANT_SET, Const, Lasti, Value
+from .value import CONSTANT_SET, Const, Lasti, NotConstant, Value
 from .wrapping import FACTORIES, Wraps
 
 DEPTH = 200     # Python calls inside one another before capture gives up
@@ -254,6 +254,9 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
             except Raised as raised:
                 self.frame = frame
                 self.unwind(frame, raised)
+            except NotConstant:
+                self.frame = frame
+                self.stop("unmodelled", "a value that is not known here is needed by C code")
 
     def halted(self, frame: Frame) -> None:
         frame.next = frame.at

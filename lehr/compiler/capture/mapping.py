@@ -36,6 +36,10 @@ class DictValue(ObjectValue):
         self.sparse = real is not None
         self.log: list[tuple[Any, Value]] = []
 
+    def adopt(self, real: Any) -> None:
+        super().adopt(real)
+        self.storage, self.sparse, self.log = {}, True, []
+
     # -- reading
 
     def child(self, m: Machine, key: Any) -> Source:

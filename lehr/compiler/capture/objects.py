@@ -82,6 +82,10 @@ class ObjectValue(Value):
                      *([value] if value else []))
         self.members[member] = value or GONE
 
+    def adopt(self, real: Any) -> None:
+        """The object has been built and native code has had it: from now on it is read anew."""
+        self.real, self.attrs, self.members = real, None, None
+
     def shell(self) -> Any:
         """A new real object of the same class, without content."""
         return object.__new__(self.type_)
@@ -454,6 +458,11 @@ class SuperValue(Value):
 
     def __init__(self, cls: Any, obj: Value | None, owner: Any) -> None:
         self.cls, self.obj, self.owner, self.source = cls, obj, owner, None
+
+    def get(self, m: Machine, obj: Value | None, owner: Any) -> Value:
+        if obj is None or self.obj is not None:
+            return self
+        return m.make_super(m.class_value(self.cls), obj)
 
     @slot("__getattribute__")
     def getattr(self, m: Machine, name: Value) -> Value:

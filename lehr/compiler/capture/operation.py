@@ -104,7 +104,24 @@ class Proxy:
 
     def __lt__(self, other: Any) -> bool:
         m, value = self.__dict__["_pair"]
-        return m.truth(m.compare("<", value, other.__dict__["_pair"][1]))
+        return m.truth(m.compare("<", value, self.lifted(other)))
+
+    def __eq__(self, other: Any) -> bool:
+        m, value = self.__dict__["_pair"]
+        return m.equal(value, self.lifted(other))
+
+    def __hash__(self) -> int:
+        m, value = self.__dict__["_pair"]
+        return m.hash(value)
+
+    def __bool__(self) -> bool:
+        m, value = self.__dict__["_pair"]
+        return m.truth(value)
+
+    def lifted(self, other: Any) -> Value:
+        """The value that another operand stands for."""
+        m, _ = self.__dict__["_pair"]
+        return other.__dict__["_pair"][1] if isinstance(other, Proxy) else m.fresh(other)
 
 
 # What a proxy can do beyond that, where the value's class can.
@@ -281,7 +298,7 @@ class Operations(Base):
         if left.type_of(self) is not right.type_of(self):
             return False
         if left.real is None or right.real is None:
-            return False
+            return left.type_ is tuple and not self.length(left) and not self.length(right)
         same = left.real is right.real
         if left.source is not None and right.source is not None:
             self.guard(left.source, *(("alias", right.source) if same else (

@@ -67,6 +67,10 @@ def slice_items(iterator, start, stop, step):
 
 @polyfill(itertools.takewhile)
 def takewhile(predicate, iterable):
+    return takewhile_items(predicate, iter(iterable))
+
+
+def takewhile_items(predicate, iterable):
     for item in iterable:
         if not predicate(item):
             return
@@ -75,7 +79,10 @@ def takewhile(predicate, iterable):
 
 @polyfill(itertools.dropwhile)
 def dropwhile(predicate, iterable):
-    iterator = iter(iterable)
+    return dropwhile_items(predicate, iter(iterable))
+
+
+def dropwhile_items(predicate, iterator):
     for item in iterator:
         if not predicate(item):
             yield item
@@ -85,7 +92,10 @@ def dropwhile(predicate, iterable):
 
 @polyfill(itertools.accumulate)
 def accumulate(iterable, func=None, *, initial=None):
-    iterator = iter(iterable)
+    return accumulate_items(iter(iterable), func, initial)
+
+
+def accumulate_items(iterator, func, initial):
     total = initial
     if initial is None:
         total = next(iterator, MISSING)
@@ -99,7 +109,10 @@ def accumulate(iterable, func=None, *, initial=None):
 
 @polyfill(itertools.product)
 def product(*iterables, repeat=1):
-    pools = [tuple(pool) for pool in iterables] * repeat
+    return product_items([tuple(pool) for pool in iterables] * repeat)
+
+
+def product_items(pools):
     results = [()]
     for pool in pools:
         results = [(*head, item) for head in results for item in pool]
@@ -108,8 +121,13 @@ def product(*iterables, repeat=1):
 
 @polyfill(itertools.permutations)
 def permutations(iterable, r=None):
-    pool = tuple(iterable)
+    return permutation_items(tuple(iterable), r)
+
+
+def permutation_items(pool, r):
     r = len(pool) if r is None else r
+    if r < 0:
+        raise ValueError("r must be non-negative")
     yield from permuted(pool, (), r)
 
 
@@ -124,14 +142,16 @@ def permuted(pool, taken, r):
 
 @polyfill(itertools.combinations)
 def combinations(iterable, r):
-    pool = tuple(iterable)
-    yield from combined(pool, 0, (), r, 1)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return combined(tuple(iterable), 0, (), r, 1)
 
 
 @polyfill(itertools.combinations_with_replacement)
 def combinations_with_replacement(iterable, r):
-    pool = tuple(iterable)
-    yield from combined(pool, 0, (), r, 0)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return combined(tuple(iterable), 0, (), r, 0)
 
 
 def combined(pool, start, head, r, step):
@@ -144,7 +164,10 @@ def combined(pool, start, head, r, step):
 
 @polyfill(itertools.zip_longest)
 def zip_longest(*iterables, fillvalue=None):
-    iterators = [iter(iterable) for iterable in iterables]
+    return zip_longest_items([iter(iterable) for iterable in iterables], fillvalue)
+
+
+def zip_longest_items(iterators, fillvalue):
     live = len(iterators)
     while True:
         row = []
@@ -163,7 +186,10 @@ def zip_longest(*iterables, fillvalue=None):
 
 @polyfill(itertools.groupby)
 def groupby(iterable, key=None):
-    iterator = iter(iterable)
+    return groupby_items(iter(iterable), key)
+
+
+def groupby_items(iterator, key):
     state = [next(iterator, MISSING), None]
     if state[0] is MISSING:
         return
@@ -187,7 +213,10 @@ def same_group(iterator, state, current, key):
 
 @polyfill(itertools.pairwise)
 def pairwise(iterable):
-    iterator = iter(iterable)
+    return pairwise_items(iter(iterable))
+
+
+def pairwise_items(iterator):
     last = next(iterator, MISSING)
     if last is MISSING:
         return
@@ -198,6 +227,10 @@ def pairwise(iterable):
 
 @polyfill(itertools.compress)
 def compress(data, selectors):
+    return compress_items(iter(data), iter(selectors))
+
+
+def compress_items(data, selectors):
     for item, keep in zip(data, selectors, strict=False):
         if keep:
             yield item
@@ -205,6 +238,10 @@ def compress(data, selectors):
 
 @polyfill(itertools.cycle)
 def cycle(iterable):
+    return cycle_items(iter(iterable))
+
+
+def cycle_items(iterable):
     saved = []
     for item in iterable:
         saved.append(item)
@@ -236,6 +273,9 @@ if hasattr(itertools, "batched"):
     def batched(iterable, n, *, strict=False):
         if n < 1:
             raise ValueError("n must be at least one")
+        return batched_items(iter(iterable), n, strict)
+
+    def batched_items(iterable, n, strict):
         batch = []
         for item in iterable:
             batch.append(item)

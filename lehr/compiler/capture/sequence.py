@@ -75,6 +75,10 @@ class SequenceValue(ObjectValue):
         super().__init__(type_, real, source)
         self.items = items if items is not None or real is not None else []
 
+    def adopt(self, real: Any) -> None:
+        super().adopt(real)
+        self.items = None
+
     def parts(self, m: Machine) -> Any:
         """The items; those of a real sequence are read now, under a guard on its length."""
         items = self.items
@@ -483,6 +487,7 @@ class DequeValue(SequenceValue):
         if self.real is not None:
             m.stop("unmodelled", "deque.__init__ called again")
         self.maxlen = None if maxlen is None or m.is_none(maxlen) else m.index(maxlen)
+        m.native_op(collections.deque, (), self.maxlen)     # refuses negative widths
         added = list(m.iterate(iterable)) if iterable is not None else []
         self.items = self.container(added)
         return Const(None)

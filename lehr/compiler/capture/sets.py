@@ -23,11 +23,15 @@ class SetValue(ObjectValue):
     def __init__(self, type_: Any = set, storage: set[Any] | None = None, real: Any = None,
                  source: Source | None = None) -> None:
         super().__init__(type_, real, source)
-        self.storage = storage if storage is not None or real is not None else set()
+        self.storage: Any = storage if storage is not None or real is not None else set()
 
     @property
     def base(self) -> type:  # type: ignore[override]
         return frozenset if issubclass(self.type_, frozenset) else set
+
+    def adopt(self, real: Any) -> None:
+        super().adopt(real)
+        self.storage = None
 
     def content(self, m: Machine) -> set[Any]:
         if self.storage is None:

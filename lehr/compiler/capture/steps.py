@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .fault import FaultValue
 from .frame import Frame
 from .mapping import DictValue
 from .objects import CellValue, ClassValue, FunctionValue, SuperValue
@@ -160,7 +161,9 @@ def global_value(m: Machine, f: Frame, name: str) -> Value:
     if found is None:
         found = m.builtins.find(m, name)
         if found is None:
-            m.error(NameError, f"name {name!r} is not defined")
+            fault = FaultValue(NameError, [Const(f"name {name!r} is not defined")])
+            fault.named = {"name": Const(name)}
+            m.raise_fault(fault)
     assert found is not None
     return found
 
