@@ -31,7 +31,7 @@ TABLE: dict[str, dict[str, str]] = {
             "sparse_bsc jagged",
         "lehr.tensor.mode":
             "no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled "
-            "is_inference_mode_enabled",
+            "is_inference_mode_enabled is_anomaly_enabled is_anomaly_check_nan_enabled",
         "lehr.tensor.create":
             "tensor as_tensor asarray from_numpy frombuffer from_dlpack to_dlpack empty_strided "
             "range",
@@ -43,10 +43,27 @@ TABLE: dict[str, dict[str, str]] = {
             "_standard_gamma",
         "lehr.tensor.attribute":
             "is_floating_point is_complex is_signed is_inference is_conj is_neg resolve_conj "
-            "resolve_neg is_same_size is_nonzero numel",
+            "resolve_neg is_same_size is_nonzero numel get_device",
         "lehr.tensor.show": "set_printoptions get_printoptions",
         "lehr.tensor.info": "finfo iinfo",
         "lehr.tensor.memory": "as_strided is_storage UntypedStorage TypedStorage",
+        "lehr.tensor.setting":
+            "set_default_device get_default_device use_deterministic_algorithms "
+            "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
+            "set_deterministic_debug_mode get_deterministic_debug_mode set_num_threads "
+            "get_num_threads set_num_interop_threads get_num_interop_threads "
+            "set_float32_matmul_precision get_float32_matmul_precision set_flush_denormal "
+            "set_warn_always is_warn_always_enabled compiled_with_cxx11_abi",
+        "lehr.tensor.legacy":
+            "FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
+            "IntTensor LongTensor BoolTensor ComplexFloatTensor ComplexDoubleTensor FloatStorage "
+            "DoubleStorage HalfStorage BFloat16Storage ByteStorage CharStorage ShortStorage "
+            "IntStorage LongStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage "
+            "set_default_tensor_type typename",
+        "lehr.tensor.symbol":
+            "sym_int sym_float sym_not sym_max sym_min sym_ite sym_sum sym_sqrt _check "
+            "_check_index _check_value _check_type _check_not_implemented _check_is_size "
+            "_check_tensor_all _assert",
         "lehr.tensor.promote":
             "result_type promote_types can_cast get_default_dtype set_default_dtype",
         "lehr.compiler.compile": "compile",

@@ -30,7 +30,7 @@ METHODS = {
     "gradient": "backward=tensor_backward requires_grad_ detach_",
     "hook": "register_hook register_post_accumulate_grad_hook retain_grad",
     "override": "as_subclass",
-    "memory": "data resize_ resize_as_ set_ as_strided as_strided_ share_memory_ is_shared pin_memory is_pinned "
+    "memory": "resize_ resize_as_ set_ as_strided as_strided_ share_memory_ is_shared pin_memory is_pinned "
               "untyped_storage storage is_set_to storage_type",
     "attribute": "is_cpu is_cuda is_meta is_mps is_xpu is_hpu is_mtia is_maia is_xla is_ipu is_vulkan "
                  "is_sparse is_sparse_csr is_quantized is_mkldnn is_nested layout itemsize nbytes "
@@ -41,6 +41,7 @@ METHODS = {
     "random": "uniform_ normal_ log_normal_ exponential_ cauchy_ geometric_ random_ bernoulli_ "
               "bernoulli multinomial",
     "create": "new_tensor new",
+    "elementwise": "apply_ map_ map2_ fill_diagonal_ sum_to_size",
 }
 _PLACED = {word.split("=")[0]: (module, word.split("=")[-1])
            for module, words in METHODS.items() for word in words.split()}
@@ -78,7 +79,13 @@ def function(name: str, place: str = "function") -> Maker | None:
     if stem is not None:
         return _part(name, stem, "function")
     found = paths().get(path)
-    return _make(name, found, "function") if found else None
+    if found:
+        return _make(name, found, "function")
+    if name.endswith("_"):  # torch.relu_(x), F.elu_(x)
+        found = paths().get(path[:-1]) or paths().get(f"Tensor.{name}")
+        if found and (place == "nn" or f"Tensor.{name}" in paths()):
+            return _make(name, found, "write")
+    return None
 
 
 def method(name: str) -> Any:
@@ -105,6 +112,10 @@ NUMPY = {"dim": "axis", "keepdim": "keepdims"}   # numpy's names, which PyTorch 
 FACTORY = ("layout", "requires_grad", "pin_memory")  # further arguments of functions that create
 
 
+METHOD = ("method", "inplace")           # forms whose first parameter is `self`
+WRITES = ("inplace", "write")            # forms that write their first argument
+
+
 class Text:
     """A function's parameters as source.
 
@@ -123,7 +134,7 @@ class Text:
         names = {p.name for p in params}
         required = [p.name for p in params if p.default is REQUIRED and not p.variadic]
         for i, p in enumerate(params):
-            name = "self" if form != "function" and i == 0 else p.name
+            name = "self" if form in METHOD and i == 0 else p.name
             self.shown.append(name)
             if p.keyword and not starred:
                 head.append("*")
@@ -194,7 +205,7 @@ def _make(name: str, overloads: list[Op], form: str) -> Maker:
     made = (_exact(name, overloads[0], form) if len(overloads) == 1
             else _several(name, overloads, form))
     made.__doc__ = "\n\n".join(f"{o.signature.text}\n\n{o.doc}".strip() for o in overloads)
-    made.__qualname__ = f"Tensor.{name}" if form != "function" else name
+    made.__qualname__ = f"Tensor.{name}" if form in METHOD else name
     made.__module__ = "lehr"
     return made
 
@@ -214,7 +225,7 @@ def _exact(name: str, op: Op, form: str) -> Maker:
     bound = f"({''.join(f'{v}, ' for v in values)})"
     space = {"_op": op, "_listed": listed, "_call": dispatch.call, "_inplace": dispatch.inplace,
              "_out": write_out, "_created": created}
-    if form == "inplace":
+    if form in WRITES:
         body = [f"return _inplace(_op, {bound})"]
     elif creates:
         out = "out" if has_out else "None"
@@ -265,7 +276,7 @@ def write_out(op: Op, bound: tuple[Any, ...], out: Any) -> Any:
 
 def _several(name: str, overloads: list[Op], form: str) -> Maker:
     """A function that takes the first overload that fits."""
-    run = dispatch.inplace if form == "inplace" else dispatch.call
+    run = dispatch.inplace if form in WRITES else dispatch.call
     creates = all(o.kind == CREATE for o in overloads)
     known_calls: dict[Any, Op] = {}  # types of the arguments -> the overload that they choose
 

@@ -58,7 +58,8 @@ def move(self: Tensor, new: Tensor) -> None:
     self._view = None if new._view is None else new._view.detached()
 
 
-data = property(_get_data, _set_data)
+# On the class from the start: an assignment does not look for methods that could be made.
+Tensor.data = property(_get_data, _set_data, doc=_get_data.__doc__)
 
 
 def refresh(storage: Storage) -> None:

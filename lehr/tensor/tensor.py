@@ -108,6 +108,11 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
 
     # -- construction ------------------------------------------------------------------------------
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The old constructor: sizes, or data, of the default dtype."""
+        from lehr.tensor import legacy
+        return legacy.new_tensor(cls, args, kwargs)
+
     @classmethod
     def _make(cls, storage: Storage, dtype: DType, shape: tuple[Any, ...],
               strides: tuple[Any, ...], offset: Any = 0) -> Tensor:
@@ -339,15 +344,6 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
     def grad(self) -> None:
         self.grad = None
 
-    @property
-    def data(self) -> Any:
-        """The values without history; set to take another tensor's memory and type."""
-        return memory_of().data.fget(self)
-
-    @data.setter
-    def data(self, new: Any) -> None:
-        memory_of().data.fset(self, new)
-
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(Tensor, name):
             return getattr(self, name)
@@ -383,12 +379,6 @@ def view_edge(t: Tensor) -> Any:
             Tensor.rebased_view(t)
             meta = t._meta
     return None if meta is None else meta.grad_fn
-
-
-def memory_of() -> Any:
-    """The module of `data`, which needs this one."""
-    from lehr.tensor import memory
-    return memory
 
 
 def is_tensor(obj: Any) -> bool:

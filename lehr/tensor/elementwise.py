@@ -1,0 +1,73 @@
+"""Python functions on every element, and writes to a diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lehr.tensor import convert, node
+from lehr.tensor.random import write
+from lehr.tensor.tensor import Tensor
+
+F = Tensor.F
+
+
+def _calculated(self: Tensor, function: Callable[..., Any], *others: Any) -> Tensor:
+    a = convert.read("apply_", self)
+    more = [convert.read("map_", F.expand(o, self._shape)) for o in others]
+    values = [function(*xs) for xs in zip(a.reshape(-1).tolist(), *(
+        m.reshape(-1).tolist() for m in more), strict=True)]
+    made = np.array(values, dtype=a.dtype).reshape(a.shape)
+    return write(self, Tensor._from_array(made))
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replaces every element by `callable(element)`; slow."""
+    if self.requires_grad:
+        raise RuntimeError("Can't call apply_() on Variable that requires grad. Use "
+                           "var.detach().apply_() instead.")
+    return _calculated(self, callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replaces every element by `callable(element, element of tensor)`; slow."""
+    if self.requires_grad or tensor.requires_grad:
+        raise RuntimeError("Can't call map_() on Variable that requires grad. Use "
+                           "var.detach().map_() instead.")
+    return _calculated(self, callable, tensor)
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[..., Any]) -> Tensor:
+    """`map_` with two more tensors."""
+    return _calculated(self, callable, x, y)
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Writes a number on the main diagonal; of a tall matrix with `wrap`, again after each block."""
+    shape = self._shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and any(n != shape[0] for n in shape):
+        raise RuntimeError("all dimensions of input must be of equal length")
+    if len(shape) > 2:
+        step = sum(self._strides)
+        self.as_strided((shape[0],), (step,), self._offset).fill_(fill_value)
+        return self
+    self.diagonal().fill_(fill_value)
+    rows, columns = shape
+    start = columns + 1
+    while wrap and start < rows:
+        self[start:].diagonal().fill_(fill_value)
+        start += columns + 1
+    return self
+
+
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """The sum over the dimensions that broadcasting from `size` would add or widen."""
+    want = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
+    gap = len(self._shape) - len(want)
+    if gap < 0 or any(n not in (1, m) for n, m in zip(want, self._shape[gap:], strict=True)):
+        raise RuntimeError(f"size {list(want)} is not expandable to size {list(self._shape)}.")
+    return self if want == self._shape else node.sum_to(self, want)  # type: ignore[no-any-return]
