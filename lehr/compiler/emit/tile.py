@@ -1,0 +1,270 @@
+"""How a nest runs on a GPU: which axes a program's block has, how many points of each, how many
+warps.
+
+A `Tile` is a record that tuning can vary; `tile` makes the default one, from extents and strides
+alone, so that the order of sums does not depend on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from lehr.base import sym
+from lehr.compiler.emit.nest import Nest, Root, row_folds
+from lehr.compiler.emit.order import Group, groups_of
+from lehr.compiler.loop.ir import Axis, Buffer, Expr
+from lehr.compiler.loop.verify import injective
+from lehr.ops.rule import numel
+
+PROGRAMS = 264  # twice the multiprocessors of the largest devices: what a launch should have
+FLAT = 1024  # points of a block of elementwise work
+POINTS = 2048  # points of a block that folds
+WHOLE = 4096  # points of a row that is there as a whole
+FEW = 8  # terms of a sum that one lane adds up alone
+MANY = 64  # the same, where there are lanes enough
+GUESS = 1024  # a size that is not known
+FAR = 8.0  # cost of a lane that uses a sector of memory alone
+
+
+class Row(NamedTuple):
+    """The axes of rows: `serial` ones in loops, the others flattened, `block` points at a time
+    (0: all axes are serial), all at once where `whole`."""
+
+    axes: tuple[Axis, ...]
+    serial: tuple[Axis, ...]
+    block: int
+    whole: bool
+
+    @property
+    def inner(self) -> tuple[Axis, ...]:
+        return self.axes[len(self.serial):]
+
+
+class Tile(NamedTuple):
+    """`y` and `x`: outer axes of a block's positions, flattened, `yb` and `xb` points of them (1:
+    no position); `serial`: outer axes in loops; `rows`: by axes; `inline`: folds that each lane
+    computes alone."""
+
+    y: tuple[Axis, ...]
+    x: tuple[Axis, ...]
+    yb: int
+    xb: int
+    serial: tuple[Axis, ...]
+    rows: tuple[Row, ...]
+    inline: frozenset[Expr]
+    warps: int
+
+    @property
+    def rank(self) -> int:
+        return (self.yb > 1) + (self.xb > 1) + any(r.block for r in self.rows)
+
+    @property
+    def programs(self) -> Any:
+        """How many programs there are."""
+        return (sym.ceildiv(numel([a.extent for a in self.x]), self.xb)
+                * sym.ceildiv(numel([a.extent for a in self.y]), self.yb))
+
+
+def count(axes: Iterable[Axis], guess: int = GUESS) -> int:
+    n = 1
+    for a in axes:
+        n *= max(a.extent, 1) if isinstance(a.extent, int) else guess
+    return n
+
+
+def pow2(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+# Stores for which there is an instruction, or a loop around one: other stores that combine run one
+# after another.
+_WIDE = ("f32", "f64", "i32", "i64")
+ATOMIC = {"add": _WIDE, "max": _WIDE, "min": _WIDE, "mul": _WIDE}
+
+
+def atomic(r: Root) -> bool:
+    return r.mode == "set" or r.buffer.dtype.short in ATOMIC[r.mode]
+
+
+def tile(nest: Nest) -> tuple[Tile, list[Group]]:
+    """The default tile of a nest, and the loop groups that remain with it."""
+    serial = () if all(map(atomic, nest.roots)) else tuple(
+        a for a in nest.outer if a.var in nest.unsafe)
+    outer = tuple(a for a in nest.outer if a not in serial)
+    groups = groups_of(nest)
+    alone = _alone(nest, groups)
+    inline = frozenset(_inline(nest, outer, alone))
+    groups = [g._replace(folds=tuple(f for f in g.folds if f not in inline)) for g in groups]
+    groups = [g for g in groups if g.folds or g.roots]
+    rows = _rows(groups, alone)
+    costs = {a: _cost(nest, a.var) for a in outer}
+    made = _folding if any(r.inner for r in rows) else _flat
+    return made(nest, outer, costs, serial, rows, inline), groups
+
+
+def _alone(nest: Nest, groups: Sequence[Group]) -> frozenset[Any]:
+    """The inner axes whose points run one after another."""
+    found: set[Any] = set()
+    for g in groups:
+        if g.axes and g.axes[-1].role == "scan":
+            found |= {a.var for a in g.axes[:-1]}
+        if any(_meets(nest, nest.roots[n]) for n in g.roots):
+            found |= {a.var for a in g.axes}
+    return frozenset(found)
+
+
+def _inline(nest: Nest, outer: Sequence[Axis], alone: frozenset[Any]) -> Iterator[Expr]:
+    most = MANY if count(outer) >= PROGRAMS * FLAT // 4 else FEW
+    for e in row_folds(nest):
+        axes = e.fields[1]
+        few = all(isinstance(a.extent, int) for a in axes) and count(axes) <= most
+        if few or not alone.isdisjoint(a.var for a in axes):
+            yield e
+
+
+def _rows(groups: Sequence[Group], alone: frozenset[Any]) -> list[Row]:
+    """The distinct rows; their blocks are chosen later."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for g in groups:
+        serial = tuple(a for a in g.axes if a.var in alone)
+        inner = tuple(a for a in g.axes if a.var not in alone)
+        if g.axes:
+            found.setdefault(tuple(a.var for a in g.axes), Row((*serial, *inner), serial, 0, False))
+    return list(found.values())
+
+
+def _meets(nest: Nest, r: Root) -> bool:
+    """Whether a store puts several values of a row into one element: the last has to win."""
+    if not r.axes:
+        return False
+    if not atomic(r):
+        return True
+    if r.mode != "set" or nest.loose(r.index):
+        return False
+    whole = Buffer("", r.buffer.dtype, (1 << 62,), (1,), "arena")
+    return not injective(whole, (r.index,), frozenset(a.var for a in r.axes))
+
+
+# Memory
+
+
+def accesses(nest: Nest) -> list[tuple[Any, frozenset[Any], int]]:
+    """(index, what it depends on, bytes) of every element loaded or stored, each once."""
+    found: dict[Any, tuple[Any, frozenset[Any], int]] = {}
+    for e in nest.everything():
+        if isinstance(e, Expr) and e.kind == "Load":
+            b, i = nest.state(e.fields[0])[0], e.fields[1][0]
+            found.setdefault((b, i), (i, nest.deps(e), b.dtype.itemsize))
+    for r in nest.roots:
+        free = frozenset() if isinstance(r.index, int) else nest.deps(r.index)
+        found.setdefault((r.buffer, r.index),
+                         (r.index, free | {a.var for a in r.axes}, r.buffer.dtype.itemsize))
+    return list(found.values())
+
+
+def _cost(nest: Nest, var: Any) -> float:
+    """What memory costs where lanes lie along an axis."""
+    extents = _extents(nest)
+    total = 0.0
+    for place, deps, size in accesses(nest):
+        trips = float(size)
+        for v in deps:
+            trips *= extents.get(v, 1)
+        total += trips * _factor(nest.stride(place, var))
+    return total
+
+
+def _factor(step: Any) -> float:
+    return min(max(abs(step), 0.25), FAR) if isinstance(step, int) else FAR
+
+
+def _extents(nest: Nest) -> dict[Any, int]:
+    found = {a.var: count([a]) for a in nest.outer}
+    for r in nest.roots:
+        found |= {a.var: count([a]) for a in r.axes}
+    for e in nest.everything():
+        if isinstance(e, Expr) and e.kind in ("Reduce", "Scan"):
+            axes = e.fields[1] if e.kind == "Reduce" else (e.fields[1],)
+            found |= {a.var: count([a]) for a in axes}
+    return found
+
+
+def _last(axes: Sequence[Axis], best: Axis) -> tuple[Axis, ...]:
+    return (*(a for a in axes if a is not best), best)
+
+
+# Tiles
+
+
+def _flat(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float], serial: tuple[Axis, ...],
+          rows: list[Row], inline: frozenset[Expr]) -> Tile:
+    """Of work without blocks of rows."""
+    if not outer:
+        return Tile((), (), 1, 1, serial, tuple(rows), inline, 1)
+    best = min(reversed(outer), key=costs.__getitem__)
+    other = _across(nest, outer, best)
+    n = count(outer)
+    if other is not None:
+        rest = tuple(a for a in outer if a is not best)
+        xb, yb = (min(32, pow2(count([a]))) for a in (best, other))
+        return Tile(_last(rest, other), (best,), yb, xb, serial, tuple(rows), inline, 4)
+    xb = min(max(pow2(n // PROGRAMS), 128), FLAT, max(pow2(n), 32))
+    xb = 1 if n == 1 and all(isinstance(a.extent, int) for a in outer) else xb
+    return Tile((), _last(outer, best), 1, xb, serial, tuple(rows), inline, max(1, xb // 256))
+
+
+def _across(nest: Nest, outer: Sequence[Axis], best: Axis) -> Axis | None:
+    """The axis along which memory is contiguous that is far apart along `best`."""
+    if count([best]) < 16:
+        return None
+    for place, _, _ in accesses(nest):
+        if _factor(nest.stride(place, best.var)) == FAR:
+            for a in outer:
+                if a is not best and count([a]) >= 16 and nest.stride(place, a.var) == 1:
+                    return a
+    return None
+
+
+def _folding(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float],
+             serial: tuple[Axis, ...], rows: list[Row], inline: frozenset[Expr]) -> Tile:
+    """Of work with rows: lanes lie along them, or along the outer axis that memory likes best."""
+    n = count(outer)
+    lanes = min(_cost(nest, r.inner[-1].var) for r in rows if r.inner)
+    best = min(reversed(outer), key=costs.__getitem__) if outer else None
+    aside = best is not None and costs[best] * 1.2 < lanes and count([best]) >= 16
+    x = _last(outer, best) if aside and best is not None else tuple(outer)
+    longest = max(count(r.inner) for r in rows if r.inner)
+    known = all(isinstance(a.extent, int) for r in rows for a in r.inner)
+    if aside:
+        xb = min(64, pow2(n))
+        xb = max(16, xb // 2) if n // xb < PROGRAMS // 2 else xb
+        room = max(POINTS // xb, 16)
+    else:
+        room = WHOLE if known and pow2(longest) <= WHOLE else POINTS
+        xb = max(1, min(POINTS // 2 // min(pow2(longest), POINTS), pow2(n) // PROGRAMS, 64))
+        xb = 1 << (xb.bit_length() - 1)
+    made = []
+    for r in rows:
+        if not r.inner:
+            made.append(r)
+            continue
+        fits = all(isinstance(a.extent, int) for a in r.inner) and pow2(count(r.inner)) <= room
+        block = pow2(count(r.inner)) if fits else room
+        made.append(r._replace(block=max(block, 2), whole=fits and not r.serial))
+    points = xb * max(r.block for r in made)
+    warps = min(max(points // 512, 1), 16)
+    if points > 256:
+        warps = max(warps, 2)
+    return Tile((), x, 1, xb, serial, tuple(made), inline, warps)
+
+
+def wide(nest: Nest, places: Iterable[Any]) -> bool:
+    """Whether an offset may not fit 32 bits."""
+    for place in places:
+        low, high = (place, place) if isinstance(place, int) else sym.interval(place)
+        if low is None or high is None or low < -(1 << 31) or high >= 1 << 31:
+            return True
+    return False
+

@@ -1,0 +1,278 @@
+"""Runs emitted Triton on numpy, in Triton's interpreter, in a process of its own.
+
+The interpreter is chosen when `triton` is imported, so the process must not have imported it
+before. Repairs of the interpreter (none is needed on a GPU): products of bfloat16 numbers, rounding
+to bfloat16, calls of libdevice, folds and scans of whole arrays at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import linecache
+import math
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+TYPES = {"bool": np.bool_, "bfloat16": ml_dtypes.bfloat16}
+
+
+class Worker:
+    """The process; `run` returns a call's results and changes "ref" arguments in place."""
+
+    def __init__(self) -> None:
+        env = {**os.environ, "TRITON_INTERPRET": "1"}
+        self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env=env)
+
+    def run(self, code: Any, args: list[Any], sizes: dict[str, int] | None = None
+            ) -> list[np.ndarray]:
+        """RuntimeError with the trace of a failure in there; IndexError from a failed check."""
+        data = pickle.dumps((code.source, code.record, args, sizes or {}))
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(struct.pack("<Q", len(data)) + data)
+        self.process.stdin.flush()
+        (n,) = struct.unpack("<Q", self.process.stdout.read(8))
+        kind, value, changed = pickle.loads(self.process.stdout.read(n))
+        if kind == "fault":
+            raise {"index": IndexError, "division": ZeroDivisionError}[value[0]](value[1])
+        if kind == "error":
+            raise RuntimeError(value)
+        for a, new in zip(args, changed, strict=True):
+            if isinstance(a, np.ndarray):
+                a[...] = new
+        return list(value)
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+# Inside the process
+
+
+class Pointer:
+    """Memory as a kernel argument: what the interpreter asks of a tensor."""
+
+    def __init__(self, memory: np.ndarray, kind: str) -> None:
+        self.memory, self.dtype = memory, kind
+
+    def data_ptr(self) -> int:
+        return self.memory.ctypes.data
+
+    def untyped_storage(self) -> Pointer:
+        return self
+
+    def cpu(self) -> Pointer:
+        return self
+
+    def copy_(self, other: Pointer) -> None:
+        pass
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def size(self) -> tuple[int, ...]:
+        return self.memory.shape
+
+    def stride(self) -> tuple[int, ...]:
+        return (1,)
+
+    def new_empty(self, *a: Any, device: Any = None) -> Pointer:
+        return Pointer(self.memory, self.dtype)
+
+    def set_(self, storage: Pointer, *rest: Any) -> Pointer:
+        self.memory = storage.memory
+        return self
+
+
+def functions(source: str) -> dict[str, Any]:
+    """The module that a source makes."""
+    name = f"<triton {abs(hash(source))}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    space: dict[str, Any] = {"__name__": name}
+    exec(compile(source, name, "exec"), space)
+    space["libdevice"] = Device()
+    return space
+
+
+class Device:
+    """In the place of libdevice: numpy's functions."""
+
+    def __getattr__(self, name: str) -> Any:
+        import triton.language as tl
+        from triton.runtime.interpreter import TensorHandle
+
+        def call(*values: Any) -> Any:
+            dtype = values[0].handle.data.dtype
+            with np.errstate(all="ignore"):
+                made = np.asarray(EXTERNS[name](*(v.handle.data for v in values))).astype(dtype)
+            scalar = values[0].dtype
+            kind = tl.block_type(scalar, list(made.shape)) if any(
+                v.type.is_block() for v in values) else scalar
+            return tl.tensor(TensorHandle(made, scalar), kind)
+        return call
+
+
+def execute(source: str, record: dict[str, Any], args: list[Any], sizes: dict[str, int]
+            ) -> tuple[str, Any, list[Any]]:
+    """("done", results, args after) or ("fault", its entry, args after)."""
+    known = dict(sizes)
+    for p, a in zip(record["params"], args, strict=True):
+        for text, n in zip(p["shape"], getattr(a, "shape", ()), strict=False):
+            if isinstance(text, str) and text.isidentifier():
+                known[text] = n
+
+    def size(e: Any) -> int:
+        return e if isinstance(e, int) else eval(e, {"min": min, "max": max}, known)
+
+    def memory(d: dict[str, Any], fill: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """(memory, its view in logical shape)."""
+        dtype = np.dtype(TYPES.get(d["dtype"], d["dtype"]))
+        shape = [size(n) for n in d["shape"]]
+        strides = [size(n) for n in d["strides"]] if d.get("strides") is not None else [
+            math.prod(shape[i + 1:]) for i in range(len(shape))]
+        span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        raw = np.full(max(span, 1) * dtype.itemsize + 16, 0x5B, np.uint8)
+        raw = raw[-raw.ctypes.data % 16:]
+        if dtype == np.bool_:
+            raw[:] = 0
+        view = np.lib.stride_tricks.as_strided(
+            raw[:max(span, 1) * dtype.itemsize].view(dtype), shape,
+            [s * dtype.itemsize for s in strides])
+        if fill is not None:
+            view[...] = fill
+        return raw, view
+
+    params = [memory(p, a) for p, a in zip(record["params"], args, strict=True)]
+    outputs = [memory(o) for o in record["outputs"]]
+    constants = [memory(c, np.frombuffer(base64.b64decode(c["data"]), TYPES.get(
+        c["dtype"], c["dtype"])).reshape([size(n) for n in c["shape"]])) for c in
+        record["constants"]]
+    slots = [raw for raw, _ in (*params, *outputs, *constants)]
+    arena = np.full(size(record["arena"]) + 64, 0x5B, np.uint8)
+    arena = arena[-arena.ctypes.data % 64:]
+    fault = np.zeros(1, np.int64)
+    module = functions(source)
+
+    def argument(a: Any, kind: str) -> Any:
+        if a == "fault":
+            return Pointer(fault, "i64")
+        if isinstance(a, dict):
+            return size(a["size"])
+        if a[0] == "slot":
+            return Pointer(slots[a[1] - 4], kind[1:])
+        return Pointer(arena[size(a[1]):], kind[1:])
+
+    for step in record["steps"]:
+        facts = record["functions"][step["launch"]]
+        given = [argument(a, k) for a, k in zip(step["args"], facts["types"], strict=True)]
+        for n in facts["aligned"]:
+            value = given[n]
+            assert (value.data_ptr() if isinstance(value, Pointer) else value) % 16 == 0, (
+                step["launch"], n)
+        programs = size(step["programs"])
+        if programs:
+            print(step["launch"], file=sys.stderr) if os.environ.get("SHOW") else None
+            module[step["launch"]][(programs,)](*given, **facts["constants"])
+        if fault[0]:
+            return "fault", record["faults"][int(fault[0]) - 1], []
+    after = [np.array(view) if isinstance(a, np.ndarray) else a
+             for (_, view), a in zip(params, args, strict=True)]
+    return "done", [np.array(view) for _, view in outputs], after
+
+
+def repair() -> None:
+    """What the interpreter gets wrong or does not have."""
+    import triton.language as tl
+    from triton.runtime import interpreter as I
+
+    def plain(h: Any) -> np.ndarray:
+        if h.dtype.scalar == tl.bfloat16:
+            return (h.data.astype(np.uint32) << 16).view(np.float32)
+        return h.data
+
+    def create_dot(self: Any, a: Any, b: Any, d: Any, precision: Any, most: Any) -> Any:
+        made = np.matmul(plain(a), plain(b), dtype=d.data.dtype) + d.data
+        return I.TensorHandle(made, d.dtype.scalar)
+
+    def convert(x: np.ndarray, src: Any, dst: Any, mode: Any) -> np.ndarray:
+        if dst == tl.bfloat16 and src == tl.float32:
+            return np.ascontiguousarray(x).astype(ml_dtypes.bfloat16).view(np.uint16)
+        return old(x, src, dst, mode)
+
+    def generic_reduce(self: Any, given: Any) -> list[Any]:
+        state, axis = [t.handle.data for t in given], self.axis
+        n = state[0].shape[axis]
+        while n > 1:  # blocks have a power of two
+            halves = [np.split(s, 2, axis) for s in state]
+            state = combined(self, given, [h[0] for h in halves], [h[1] for h in halves])
+            n //= 2
+        if not self.keep_dims:
+            state = [np.take(s, 0, axis) for s in state]
+        return [self.to_tensor(s, t.dtype) for s, t in zip(state, given, strict=True)]
+
+    def generic_scan(self: Any, given: Any) -> list[Any]:
+        data = [t.handle.data for t in given]
+        rows = [[np.take(d, [0], self.axis) for d in data]]
+        for i in range(1, data[0].shape[self.axis]):
+            rows.append(combined(self, given, rows[-1],
+                                 [np.take(d, [i], self.axis) for d in data]))
+        whole = [np.concatenate([r[k] for r in rows], self.axis) for k in range(len(data))]
+        return [self.to_tensor(w, t.dtype) for w, t in zip(whole, given, strict=True)]
+
+    def combined(self: Any, given: Any, left: Any, right: Any) -> list[np.ndarray]:
+        both = [self.to_tensor(x, t.dtype) for side in (left, right)
+                for x, t in zip(side, given, strict=True)]
+        made = self.combine_fn.fn(*both)
+        return [m.handle.data for m in (made if isinstance(made, tuple) else (made,))]
+
+    old = I._convert_float
+    I._convert_float = convert
+    I.InterpreterBuilder.create_dot = create_dot
+    I.ReduceOps.generic_reduce, I.ScanOps.generic_scan = generic_reduce, generic_scan
+
+
+def _special(name: str) -> Any:
+    lib = ctypes.CDLL("libm.so.6")
+    function = getattr(lib, name)
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
+    return np.vectorize(function, otypes=[np.float64])
+
+
+EXTERNS = {n: getattr(np, n) for n in (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh",
+    "tanh", "rint", "trunc", "copysign", "hypot", "fmod")}
+EXTERNS |= {n.replace("arc", "a"): getattr(np, n) for n in (
+    "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "arctan2")}
+EXTERNS |= {"pow": np.power}
+EXTERNS |= {n: _special(n) for n in ("erf", "erfc", "lgamma")}
+
+
+def main() -> None:
+    import traceback
+    repair()
+    back = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # prints do not mix with answers
+    while head := sys.stdin.buffer.read(8):
+        data = sys.stdin.buffer.read(struct.unpack("<Q", head)[0])
+        try:
+            with np.errstate(all="ignore"):
+                answer = execute(*pickle.loads(data))
+        except Exception:
+            answer = ("error", traceback.format_exc(), [])
+        data = pickle.dumps(answer)
+        back.write(struct.pack("<Q", len(data)) + data)
+        back.flush()
+
+
+if __name__ == "__main__":
+    main()
