@@ -168,7 +168,7 @@ def operator(e: Expr, texts: list[str], checked: Callable[[str], str]) -> str:
         divisor = values[1]
         if divisor.kind != "Const" or divisor.fields[0] == 0:
             slots["other"] = f"({register(divisor.dtype)}){checked(slots['other'])}"
-    _neutral(op, args, spelled)
+    neutral(op, args, spelled)
     text = spelled.format(**slots)
     called = spelled.startswith("lehr_") and e.dtype is not dt.bool_
     if called or (_SAME.fullmatch(spelled) and e.dtype.short not in _SMALL):
@@ -176,10 +176,10 @@ def operator(e: Expr, texts: list[str], checked: Callable[[str], str]) -> str:
     return text if e.dtype is dt.bool_ else f"({register(e.dtype)}){atom(text)}"
 
 
-def _neutral(op: Any, args: list[Any], spelled: str) -> None:
+def neutral(op: Any, args: list[Any], spelled: str) -> None:
     """Arguments that the spelling leaves out must not matter: alpha = 1, decimals = 0."""
     for p, a in zip(op.params, args, strict=True):
-        if f"{{{p.name}}}" in spelled or a is None:
+        if f"{{{p.name}}}" in spelled or a is None or p.is_tensor:
             continue
         given = a.fields[0] if isinstance(a, Expr) and a.kind == "Const" else a
         if isinstance(given, Expr) or given != p.default:
