@@ -1,7 +1,22 @@
 """Optimizers and learning-rate schedules."""
 
+from lehr.optim import lr_scheduler, swa_utils
 from lehr.optim.adam import Adam, AdamW
+from lehr.optim.adaptive import (
+    ASGD,
+    Adadelta,
+    Adafactor,
+    Adagrad,
+    Adamax,
+    NAdam,
+    RAdam,
+    RMSprop,
+    Rprop,
+)
+from lehr.optim.lbfgs import LBFGS
+from lehr.optim.muon import Muon
 from lehr.optim.optimizer import Optimizer
 from lehr.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
+__all__ = ["ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
+           "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "lr_scheduler", "swa_utils"]

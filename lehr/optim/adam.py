@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lehr.optim.optimizer import Optimizer, ParamsT
+from lehr.optim.optimizer import ParamsT
 from lehr.optim.rate import check, check_betas, count
+from lehr.optim.stepped import Stepped
 from lehr.tensor.tensor import Tensor
-from lehr.tensor.update import update
 
 
-class Adam(Optimizer):
+class Adam(Stepped):
     """Adam (Kingma & Ba, 2014): p -= lr m^ / (sqrt(v^) + eps).
 
     m and v are running means of g and g^2 (`betas`), m^ and v^ corrected for their start at 0; with
@@ -18,6 +18,9 @@ class Adam(Optimizer):
     `decoupled_weight_decay` shrinks p. `foreach`, `fused`, `capturable` and `differentiable` are
     accepted; there is one implementation.
     """
+
+    op = "adam_step"
+    slots = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")
 
     def __init__(self, params: ParamsT, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0, amsgrad: bool = False, *,
@@ -31,30 +34,13 @@ class Adam(Optimizer):
             foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused,
             decoupled_weight_decay=decoupled_weight_decay))
 
-    def step(self, closure: Any = None) -> Any:
-        """One step; `closure` computes the loss again and returns it."""
-        return self._stepped(closure)
+    def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if group["amsgrad"] else 2]
+        return {"step": count(), **{name: Tensor.F.zeros_like(p) for name in names}}
 
-    def _init_state(self, state: dict[str, Any], p: Any, group: dict[str, Any]) -> None:
-        state["step"] = count()
-        state["exp_avg"] = Tensor.F.zeros_like(p)
-        state["exp_avg_sq"] = Tensor.F.zeros_like(p)
-        if group["amsgrad"]:
-            state["max_exp_avg_sq"] = Tensor.F.zeros_like(p)
-
-    def _update(self) -> None:
-        for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            for p in group["params"]:
-                grad = p.grad
-                if grad is None:
-                    continue
-                state = self._state_of(p, group)
-                update("adam_step", (
-                    p, grad, state["exp_avg"], state["exp_avg_sq"],
-                    state["max_exp_avg_sq"] if group["amsgrad"] else None, state["step"], group["lr"],
-                    beta1, beta2, group["eps"], group["weight_decay"], group["decoupled_weight_decay"],
-                    group["maximize"]), (0, 2, 3, 4, 5))
+    def _settings(self, p: Tensor, group: dict[str, Any]) -> tuple[Any, ...]:
+        return (group["lr"], *group["betas"], group["eps"], group["weight_decay"],
+                group["decoupled_weight_decay"], group["maximize"])
 
 
 class AdamW(Adam):

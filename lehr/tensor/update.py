@@ -23,6 +23,9 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
     """Runs op `name` on its bound arguments; result i goes into argument `written[i]` (None: nowhere)."""
     op = registry.get(name)
+    if args[0].dtype.is_complex:
+        args = tuple([Tensor.F.view_as_real(a) if isinstance(a, Tensor) and a.dtype.is_complex else a
+                      for a in args])
     if STATE.tracer is None and not STATE.modes and not STATE.grad:
         kernel = KERNELS.get(name)
         flat = None if kernel is None else _flat(args)

@@ -26,6 +26,7 @@ OTHER = {"native_layer_norm": "torch drops the gradients of mean and rstd",
          "as_strided_scatter": "torch's is that of the replaced elements, not of the kept ones"}
 # The gradient is no slope by definition, and follows torch's.
 DEFINED = {"embedding": "scale_grad_by_freq scales it",
+           "muon_step": "through bfloat16, where differences have three digits",
            "index_put": "of duplicate indices each gets a gradient, though one write survives"}
 
 
