@@ -257,6 +257,15 @@ class Body:
         self.declare(name, "const int64_t {}")
         self.names[var] = name
 
+    def guarded(self, mask: Expr | None, place: Any) -> str:
+        """The condition for an access: its mask, and that there is an element at all where a wrong
+        index was replaced by 0."""
+        parts = [] if mask is None else [self.spell(mask)]
+        bounds = dict.fromkeys(self.nest.bounds[v].bound for v in self.nest.loose(place))
+        parts += [f"{self.index(n)} > 0" for n in bounds if not isinstance(n, int)
+                  and sym.interval(n)[0] in (0, None)]
+        return parts[0] if len(parts) == 1 else " & ".join(f"({p})" for p in parts)
+
     def divisor(self, text: str) -> str:
         self.frame.fault = True
         return f"lehr_divisor({text}, fault, place + {self.place_of('division')})"
@@ -357,10 +366,11 @@ _LOOPS = {"plain": _plain, "strip": _strip, "lanes": _lanes}
 
 def _load(b: Body, e: Expr, buffer: Buffer, idx: Any, mask: Expr | None, other: Expr | None) -> str:
     text = f"{b.pointer(buffer)}[{b.index(idx[0])}]"
-    if mask is None:
+    test = b.guarded(mask, idx[0])
+    if not test:
         return text
     rest = value.number(0, e.dtype) if other is None else value.atom(b.spell(other))
-    return f"{value.atom(b.spell(mask))} ? {text} : {rest}"
+    return f"{value.atom(test)} ? {text} : {rest}"
 
 
 def _random(b: Body, e: Expr, key: Expr, counter: Expr, index: Any) -> str:

@@ -20,6 +20,7 @@ from lehr.compiler.emit.order import order
 from lehr.compiler.emit.value import Unsupported
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Operand, Program, Step
 from lehr.compiler.loop.ir import Kernel as LoopKernel
+from lehr.compiler.loop.verify import touched
 
 FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
 GRAIN = 1 << 15  # the weight of work that is worth a task
@@ -77,7 +78,6 @@ class _Emitter:
         self.faults: list[list[str]] = []
         self.entries: list[str] = []
         self.steps: list[dict[str, Any]] = []
-        self.alias = _shared(plan.offsets)
         # Scratch memory of one step lies behind the planned arena.
         self.views: dict[Buffer, Operand] = {}
         self.scratch: dict[Buffer, Any] = {}
@@ -107,10 +107,10 @@ class _Emitter:
     # Functions
 
     def unique(self, name: str) -> str:
-        stem = re.sub(r"\W", "_", name).strip("_") or "kernel"
-        stem = stem if stem[0].isalpha() else f"k_{stem}"
+        """A function's name: with a prefix, since `exp` would take the place of the library's."""
+        stem = f"k_{re.sub(r'[^A-Za-z0-9_]', '_', name)}"
         made, n = stem, 1
-        while made in self.names or made in _TAKEN:
+        while made in self.names:
             n += 1
             made = f"{stem}_{n}"
         self.names.add(made)
@@ -125,7 +125,10 @@ class _Emitter:
             self.faults.append([kind, at])
             return len(self.faults) - base - 1
 
-        nest = prepare(k.name, k.axes, k.stores, k.binds, rows, self.alias)
+        reads, writes = touched(k)
+        alias = _shared([b for b in self.plan.offsets if b in reads or b in writes],
+                        self.plan.offsets)
+        nest = prepare(k.name, k.axes, k.stores, k.binds, rows, alias)
         made = Kernel(nest, order(nest, rows), place, self.program.symbols).write()
         ids = {f"@{b.name}@": f"@{n}@" for n, (b, _) in enumerate(made.params)}
         key = re.sub(r"@\w+@", lambda m: ids[m[0]], made.text)
@@ -279,10 +282,10 @@ def _grain(made: Function) -> int:
     return max(1, GRAIN // made.work)
 
 
-def _shared(offsets: Mapping[Buffer, Any]) -> dict[Buffer, Buffer]:
-    """Arena buffers that lie at the same place, by the first of them."""
+def _shared(buffers: Sequence[Buffer], offsets: Mapping[Buffer, Any]) -> dict[Buffer, Buffer]:
+    """Buffers that lie at the same place, by the first of them."""
     first: dict[Any, Buffer] = {}
-    return {b: first.setdefault(at, b) for b, at in offsets.items()}
+    return {b: first.setdefault(offsets[b], b) for b in buffers}
 
 
 _WORDS = (r"(?:[tkivnclhp]|acc|at|words|room|total|row|column|partial|part|block|low|low_end|tile|"
@@ -292,8 +295,6 @@ _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
     "union unsigned void volatile while asm typeof main linux unix".split())
-_TAKEN = _KEYWORDS | {"sizeof"}
-
 
 def _safe(name: str) -> str:
     """A buffer's name as a C variable that is none of the generator's own."""

@@ -408,13 +408,14 @@ class Kernel(Body):
 
     def _store(self, r: Root) -> None:
         b = r.buffer
-        place = f"{self.pointer(b, True)}[{self.index(r.index)}]"
         text = self.spell(r.value)
+        place = f"{self.pointer(b, True)}[{self.index(r.index)}]"
         if r.mode != "set":
             text = _combined(r.mode, place, text, b.dtype)
         line = f"{place} = {text};"
-        if r.mask is not None:
-            line = f"if ({self.spell(r.mask)}) {line}"
+        mask = self.guarded(r.mask, r.index)
+        if mask:
+            line = f"if ({mask}) {line}"
         self.out.add(line)
 
 

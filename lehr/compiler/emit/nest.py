@@ -231,12 +231,14 @@ class _Memory:
         self.alias = alias
         self.stores: dict[Buffer, list[Store]] = {}
         self.stand: dict[tuple[Buffer, int], Buffer] = {}
+        self.real: dict[Buffer, Buffer] = {}
 
     def standing(self, b: Buffer) -> Buffer:
         """The stand-in for the memory of `b` as it is now."""
         version = len(self.stores.get(self.alias.get(b, b), ()))
         if version and (b, version) not in self.stand:
-            self.stand[b, version] = Buffer(b.name, b.dtype, b.shape, b.strides, b.role, b.data)
+            made = Buffer(b.name, b.dtype, b.shape, b.strides, b.role, b.data)
+            self.stand[b, version], self.real[made] = made, b
         return self.stand.get((b, version), b)
 
     def load(self, e: Expr) -> Expr:
@@ -250,7 +252,7 @@ class _Memory:
 
     def forward(self, s: Store, idx: Sequence[Any]) -> Expr | None:
         """The value that store `s` put at `idx`, where that is plain to see."""
-        if s.mode != "set" or s.mask is not None or _scans(s.value):
+        if s.mode != "set" or s.mask is not None or self.stale(s.value):
             return None
         own = {a.var for a in s.axes}
         change: dict[Any, Any] = {}
@@ -263,6 +265,29 @@ class _Memory:
             return None
         return Copy(self.bounds, change)(s.value)
 
+    def stale(self, value: Expr) -> bool:
+        """Whether a stored value cannot be computed again: it loads what was replaced since, or is
+        a running value, whose place in its loop is its meaning."""
+        stack, seen = [value], {value}
+        while stack:
+            e = stack.pop()
+            if e.kind == "Scan":
+                return True
+            if e.kind == "Load" and self.current(e.fields[0]) is not e.fields[0]:
+                return True
+            below = list(e.children)
+            checked = [self.bounds[v] for i in indices(e) if not isinstance(i, int)
+                       for v in sym.free(i) if v in self.bounds]
+            below += [p for b in checked for p in (b.value, b.mask) if p is not None]
+            new = [c for c in below if c not in seen]
+            seen.update(new)
+            stack += new
+        return False
+
+    def current(self, b: Buffer) -> Buffer:
+        """The stand-in now of the buffer that `b` is or stands for."""
+        return self.standing(self.real.get(b, b))
+
     def root(self, s: Store) -> Root:
         copy = Copy(self.bounds, {}, load=self.load)
         done = s._replace(value=copy(s.value), idx=tuple(map(copy.at, s.idx)),
@@ -272,19 +297,6 @@ class _Memory:
                     len(before))
         before.append(done)
         return made
-
-
-def _scans(e: Expr) -> bool:
-    """Whether a running value is inside: its place in the loop is its meaning."""
-    stack, seen = [e], {e}
-    while stack:
-        top = stack.pop()
-        if top.kind == "Scan":
-            return True
-        new = [c for c in top.children if c not in seen]
-        seen.update(new)
-        stack += new
-    return False
 
 
 def flat(b: Buffer, idx: Sequence[Any]) -> Any:
