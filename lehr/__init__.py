@@ -44,6 +44,7 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.attribute":
             "is_floating_point is_complex is_signed is_inference is_conj is_neg resolve_conj "
             "resolve_neg is_same_size is_nonzero numel get_device",
+        "lehr.tensor.func": "vmap",
         "lehr.tensor.show": "set_printoptions get_printoptions",
         "lehr.tensor.info": "finfo iinfo",
         "lehr.tensor.memory": "as_strided is_storage UntypedStorage TypedStorage",
@@ -107,6 +108,19 @@ TABLE: dict[str, dict[str, str]] = {
             "TorchFunctionMode BaseTorchFunctionMode has_torch_function has_torch_function_unary "
             "has_torch_function_variadic handle_torch_function wrap_torch_function is_tensor_like "
             "is_tensor_method_or_property resolve_name",
+    },
+    "lehr.testing": {
+        "lehr.tensor.testing": "assert_close assert_allclose make_tensor",
+    },
+    "lehr.func": {
+        "lehr.tensor.func": "grad grad_and_value vjp jvp jacrev jacfwd hessian vmap",
+    },
+    "lehr.types": {
+        "lehr.tensor.types": "Number Device FileLike Storage",
+        "lehr.tensor.tensor": "Tensor",
+        "lehr.tensor.size": "_size=Size",
+        "lehr.base.dtype": "_dtype=DType",
+        "lehr.base.device": "_device=Device",
     },
     "lehr._C": {
         "lehr.tensor.override":

@@ -85,14 +85,28 @@ def function(name: str, place: str = "function") -> Maker | None:
         found = paths().get(path[:-1]) or paths().get(f"Tensor.{name}")
         if found and (place == "nn" or f"Tensor.{name}" in paths()):
             return _make(name, found, "write")
+    if name.startswith("_foreach_") and place == "function":
+        return importlib.import_module("lehr.tensor.foreach").function(name)  # type: ignore[no-any-return]
     return None
+
+
+def _placed_method(name: str) -> Any:
+    module, attribute = _PLACED[name]
+    return getattr(importlib.import_module(f"lehr.tensor.{module}"), attribute)
+
+
+def open_methods() -> None:
+    """Lets methods that are already on the class be taken over (`__torch_function__`)."""
+    for name in _PLACED:
+        if name in Tensor.__dict__ and callable(Tensor.__dict__[name]):
+            setattr(Tensor, name, override.public(_placed_method(name)))
 
 
 def method(name: str) -> Any:
     """The method, in-place method or property `name` of Tensor, or None."""
     if name in _PLACED:
-        module, attribute = _PLACED[name]
-        return getattr(importlib.import_module(f"lehr.tensor.{module}"), attribute)
+        made = _placed_method(name)
+        return override.public(made) if override.WATCH.on and callable(made) else made
     path = f"Tensor.{name}"
     stem = _PARTS.get(path)
     if stem is not None:
@@ -139,10 +153,12 @@ class Text:
             if p.keyword and not starred:
                 head.append("*")
                 starred = True
-            if p.variadic:
+            if p.variadic:  # also by keyword, as one sequence
                 starred = True
-                head.append(f"*{name}")
-                self.positional.append(f"*{name}")
+                head += [f"*_{name}", f"{name}=_no"]
+                self.positional.append(f"*_{name}")
+                self.keywords.append(name)
+                self.lines.append(f"if {name} is _no: {name} = _listed(_{name})")
                 continue
             late = p.default is REQUIRED and p.name == "dim" and required[-1] == "dim"
             default = "" if p.default is REQUIRED and not late else "=_no" if late else f"=_d[{i}]"
@@ -182,14 +198,15 @@ def _compile(name: str, text: Text, body: list[str], space: dict[str, Any], para
     """Defines a public function: whoever takes it over (`__torch_function__`) comes first."""
     safe = name if name.isidentifier() else "op"
     defaults = {p.name: p.default for p in params}
-    space |= {"__name__": __name__, "_d": tuple(p.default for p in params), "_no": MISSING,
+    space |= {"__name__": __name__, "_listed": listed, "_d": tuple(p.default for p in params), "_no": MISSING,
               "_watch": override.WATCH, "_intercept": override.intercept, "_lacking": _lacking,
               "_late": override.late, "_state": STATE,
-              "_kept": lambda given: {k: v for k, v in given.items() if v is not defaults.get(k)}}
-    lines = [*text.lines,
-             "if _watch.on:",
+              "_kept": lambda given: {k: v for k, v in given.items() if v is not MISSING
+                                    and v is not defaults.get(k)}}
+    lines = ["if _watch.on:",
              f"    _made = _intercept(_f, {text.given})",
              "    if _made is not _no: return _made",
+             *text.lines,
              "try:",
              *(f"    {line}" for line in body),
              "except TypeError:",
@@ -217,13 +234,12 @@ def _exact(name: str, op: Op, form: str) -> Maker:
     has_out = form == "function" and "Tensor" in op.signature.results
     more = (("out",) if has_out else ()) + (FACTORY if creates else ())
     text = Text(params, form, tuple(m for m in more if m not in op.signature.index))
-    values = [f"_listed({q})" if p.variadic else q
-              for p, q in zip(params, text.shown, strict=True)]
+    values = list(text.shown)
     if creates and not params[0].is_tensor:
         at = op.signature.index["device"]
         values[at] = "_state.device if device is None else device"
     bound = f"({''.join(f'{v}, ' for v in values)})"
-    space = {"_op": op, "_listed": listed, "_call": dispatch.call, "_inplace": dispatch.inplace,
+    space = {"_op": op, "_call": dispatch.call, "_inplace": dispatch.inplace,
              "_out": write_out, "_created": created}
     if form in WRITES:
         body = [f"return _inplace(_op, {bound})"]
@@ -238,7 +254,7 @@ def _exact(name: str, op: Op, form: str) -> Maker:
 
 
 def listed(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`*size` given as numbers, or as one sequence."""
+    """Loose arguments given as numbers, or as one sequence."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         return tuple(values[0])
     return values

@@ -12,7 +12,7 @@ from lehr.base import dtype as dt
 from lehr.base.device import CPU
 from lehr.base.dtype import DType
 from lehr.ops import execute, layout
-from lehr.tensor import convert
+from lehr.tensor import convert, override
 from lehr.tensor.state import STATE
 from lehr.tensor.storage import Storage
 from lehr.tensor.tensor import Tensor
@@ -335,6 +335,10 @@ def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: DType | None
     kind = dt.Default.dtype if dtype is None else dtype
     made = Tensor.F.arange_start(0, count, 1, dtype=dt.float64, device=device) * step + start
     return _finished(convert.to(made, None, kind), requires_grad)
+
+
+for _name in ("tensor as_tensor from_numpy asarray frombuffer empty_strided").split():
+    globals()[_name] = override.public(globals()[_name])
 
 
 __all__ = ["as_tensor", "asarray", "from_dlpack", "from_numpy", "frombuffer", "layout", "tensor"]

@@ -152,7 +152,7 @@ def inplace(op: Op, args: tuple[Any, ...]) -> Any:
     target = args[0]
     if not isinstance(target, Tensor):
         raise TypeError(f"{op.api}_(): argument 'self' must be Tensor, not {type(target).__name__}")
-    if op.kind is VIEW:
+    if op.name in RELAYOUTS:
         return relayout(op, args)
     state = STATE
     recorded = state.grad and (target.requires_grad or wants_grad(op, args))
@@ -196,6 +196,10 @@ def _is_live(a: Any) -> bool:
     if type(a) in (list, tuple):
         return any(map(_is_live, a))
     return isinstance(a, Tensor) and a.requires_grad
+
+
+# Their in-place forms change the tensor's layout, not its memory.
+RELAYOUTS = frozenset(("t", "transpose", "squeeze", "unsqueeze", "detach"))
 
 
 def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:

@@ -92,9 +92,9 @@ _LOOSE: dict[Op, tuple[bool, ...]] = {}
 
 def loose(op: Op) -> tuple[bool, ...]:
     """Which parameters are numbers whose type alone (and sign, of integers) a plan depends on."""
-    made = _LOOSE[op] = tuple([
-        (op.kind is POINTWISE and "Scalar" in p.types) or p.name in ("key", "offset")
-        for p in op.params])
+    free = ("key", "offset") if "key" in op.signature.index else ()  # of random ops
+    made = _LOOSE[op] = tuple([(op.kind is POINTWISE and "Scalar" in p.types) or p.name in free
+                               for p in op.params])
     return made
 
 

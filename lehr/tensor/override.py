@@ -6,6 +6,7 @@ Only public functions ask (`intercept`), and only once some class or mode could 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,7 +35,27 @@ def disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
 def watch(cls: type) -> None:
     """Called for every subclass of Tensor."""
     if getattr(cls, "__torch_function__", disabled) is not disabled:
+        turn_on()
+
+
+def turn_on() -> None:
+    """From now on public functions ask whether somebody takes them over."""
+    if not WATCH.on:
         WATCH.on = True
+        from lehr.tensor import api
+        api.open_methods()
+
+
+def public(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function written over ops that may be taken over."""
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if WATCH.on:
+            made = intercept(wrapper, args, kwargs)
+            if made is not MISSING:
+                return made
+        return function(*args, **kwargs)
+    return wrapper
 
 
 def _takes_over(x: Any) -> bool:
@@ -149,7 +170,7 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        WATCH.on = True
+        turn_on()
         STATE.modes = (*STATE.modes, self)
         return self
 
@@ -191,8 +212,6 @@ def handle_torch_function(public_api: Any, relevant_args: Iterable[Any], *args: 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
     """Decorator: a function of the user's own that its arguments may take over."""
-    import functools
-
     def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)
         def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ from lehr.base import dtype as dt
 from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops.rule import broadcast
-from lehr.tensor import api, dispatch
+from lehr.tensor import api, dispatch, override
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -408,3 +408,8 @@ def random_(self: Tensor, *args: Any, generator: Generator | None = None, **name
     made = F.randint(tuple(self._shape), low, high, *take(generator),
                      dtype=dt.int64 if d is dt.bool_ or d in EXACT else d, device=self.device)
     return write(self, made if made.dtype is d else F.to_dtype(made, d))
+
+
+for _name in ("rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial "
+              "poisson binomial dropout dropout_ alpha_dropout feature_dropout rrelu").split():
+    globals()[_name] = override.public(globals()[_name])
