@@ -32,6 +32,12 @@ class Worker:
         self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, env=env)
 
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *rest: Any) -> None:
+        self.close()
+
     def run(self, code: Any, args: list[Any], sizes: dict[str, int] | None = None
             ) -> list[np.ndarray]:
         """RuntimeError with the trace of a failure in there; IndexError from a failed check."""
@@ -42,7 +48,11 @@ class Worker:
         (n,) = struct.unpack("<Q", self.process.stdout.read(8))
         kind, value, changed = pickle.loads(self.process.stdout.read(n))
         if kind == "fault":
-            raise {"index": IndexError, "division": ZeroDivisionError}[value[0]](value[1])
+            what, line, index, bound = value
+            at = f" (at {line})" if line else ""
+            if what == "division":
+                raise ZeroDivisionError(f"integer division by zero{at}")
+            raise IndexError(f"index {index} is out of bounds for a dimension of size {bound}{at}")
         if kind == "error":
             raise RuntimeError(value)
         for a, new in zip(args, changed, strict=True):
@@ -160,7 +170,7 @@ def execute(source: str, record: dict[str, Any], args: list[Any], sizes: dict[st
     slots = [raw for raw, _ in (*params, *outputs, *constants)]
     arena = np.full(size(record["arena"]) + 64, 0x5B, np.uint8)
     arena = arena[-arena.ctypes.data % 64:]
-    fault = np.zeros(1, np.int64)
+    fault = np.zeros(1 + 2 * len(record["faults"]), np.int64)
     module = functions(source)
 
     def argument(a: Any, kind: str) -> Any:
@@ -184,7 +194,8 @@ def execute(source: str, record: dict[str, Any], args: list[Any], sizes: dict[st
             print(step["launch"], file=sys.stderr) if os.environ.get("SHOW") else None
             module[step["launch"]][(programs,)](*given, **facts["constants"])
         if fault[0]:
-            return "fault", record["faults"][int(fault[0]) - 1], []
+            place = int(fault[0]) - 1
+            return "fault", (*record["faults"][place], *fault[2 * place + 1:][:2].tolist()), []
     after = [np.array(view) if isinstance(a, np.ndarray) else a
              for (_, view), a in zip(params, args, strict=True)]
     return "done", [np.array(view) for _, view in outputs], after
@@ -207,6 +218,8 @@ def repair() -> None:
     def convert(x: np.ndarray, src: Any, dst: Any, mode: Any) -> np.ndarray:
         if dst == tl.bfloat16 and src == tl.float32:
             return np.ascontiguousarray(x).astype(ml_dtypes.bfloat16).view(np.uint16)
+        if dst == tl.float32 and src == tl.bfloat16:
+            return (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16)
         return old(x, src, dst, mode)
 
     def generic_reduce(self: Any, given: Any) -> list[Any]:
@@ -235,6 +248,10 @@ def repair() -> None:
         made = self.combine_fn.fn(*both)
         return [m.handle.data for m in (made if isinstance(made, tuple) else (made,))]
 
+    def whole(self: Any) -> int:
+        return int(self.handle.data.reshape(-1)[0])
+
+    tl.tensor.__index__ = whole  # numpy 2.4 takes no array of one element for a number
     old = I._convert_float
     I._convert_float = convert
     I.InterpreterBuilder.create_dot = create_dot

@@ -269,12 +269,17 @@ class Block:
 
     # Checks
 
-    def fail(self, kind: str, bad: str, shape: Shape, *more: str) -> None:
-        """Notes a failure where `bad` holds at a point that exists."""
+    def fail(self, kind: str, bad: str, shape: Shape, *more: str, note: Sequence[str] = ()
+             ) -> None:
+        """Notes a failure where `bad` holds at a point that exists, and what explains it."""
         place, mask = len(self.faults), self.live(shape, *more, bad)
         self.faults.append(kind)
-        at = self.fit("fault", None, shape)
-        self.add(f"tl.store({at}, tl.cast(place + {place + 1}, tl.int64), mask={mask})")
+        texts = [("fault", f"place + {place + 1}")]
+        texts += [(f"fault + (2 * (place + {place}) + {n})", text)
+                  for n, text in enumerate(note, 1)]
+        for at, text in texts:
+            self.add(f"tl.store({self.fit(at, None, shape)}, {lane.typed(text, dt.int64)}, "
+                     f"mask={mask})")
 
     def checked(self, var: Any) -> None:
         """Names a checked index; 0 where it is out of range."""
@@ -282,13 +287,14 @@ class Block:
             return
         b = self.nest.bounds[var]
         shape = self.shape(var)
-        name = self.let(lane.cast(self.spell(b.value), b.value.dtype, dt.int64)
-                        if b.value.dtype is not dt.int64 else self.spell(b.value), "i")
+        raw = name = self.let(lane.cast(self.spell(b.value), b.value.dtype, dt.int64)
+                              if b.value.dtype is not dt.int64 else self.spell(b.value), "i")
         bound = self.index(b.bound)
         if b.wrap:
             name = self.let(f"tl.where({name} < 0, {name} + {lane.atom(bound)}, {name})", "i")
         bad = self.let(f"({name} < 0) | ({name} >= {lane.atom(bound)})", "bad")
-        self.fail("index", bad, shape, self.spell(b.mask) if b.mask is not None else "")
+        self.fail("index", bad, shape, self.spell(b.mask) if b.mask is not None else "",
+                  note=(raw, bound))
         inside = f"tl.where({bad}, 0, {name})"
         self.record(var, self.let(inside if self.wide else f"tl.cast({inside}, tl.int32)", "i"))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import dtype as dt
+from lehr.base.dtype import DType
 from lehr.compiler.emit import lane
 from lehr.compiler.emit.block import Block, Dim, Scope, Shape, join
 from lehr.compiler.emit.nest import Nest, Root
@@ -284,7 +285,7 @@ class Writer(Block):
         if not atomic(r):
             p = self.let(self.fit(address, have, want), "at")
             old = self.let(f"tl.load({p}{tail})")
-            self.add(f"tl.store({p}, {_combined(r.mode, old, value, r.buffer)}{tail})")
+            self.add(f"tl.store({p}, {_combined(r.mode, old, value, r.buffer.dtype)}{tail})")
             return
         value = self.fit(value, self.shape(r.value), want)
         if r.mode == "add" or r.buffer.dtype.category == dt.INT and r.mode != "mul":
@@ -310,6 +311,10 @@ class Writer(Block):
 _SIGNS = {"add": ("|", "+"), "mul": ("&", "*"), "max": ("|", ""), "min": ("&", "")}
 
 
-def _combined(mode: str, old: str, value: str, b: Buffer) -> str:
-    sign = _SIGNS[mode][b.dtype is not dt.bool_]
+def _combined(mode: str, old: str, value: str, dtype: DType) -> str:
+    wide = dtype.wide
+    if wide is not dtype:
+        both = _combined(mode, *(lane.cast(x, dtype, wide) for x in (old, value)), wide)
+        return lane.cast(both, wide, dtype)
+    sign = _SIGNS[mode][dtype is not dt.bool_]
     return f"{old} {sign} {lane.atom(value)}" if sign else f"lehr_{mode}imum({old}, {value})"

@@ -7,14 +7,14 @@ of one launch's kernel for the next one's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lehr.base import sym
 from lehr.base.index import linearize
 from lehr.compiler.emit import lane
-from lehr.compiler.emit.nest import Bounds, Copy, Nest, Root, row_folds
-from lehr.compiler.emit.tile import PROGRAMS, Tile, count, tile
+from lehr.compiler.emit.nest import Nest, Root, row_folds
+from lehr.compiler.emit.tile import PROGRAMS, Replace, Tile, count, tile
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import MONOIDS, Axis, Buffer, Expr, axis, identity
 from lehr.ops.rule import numel
@@ -63,20 +63,6 @@ def _independent(nest: Nest) -> bool:
     return True
 
 
-class _Replace(Copy):
-    """Copies with some expressions replaced by others."""
-
-    def __init__(self, bounds: Bounds, made: Mapping[Expr, Expr], index: Mapping[Any, Any] = {},
-                 axes: Mapping[Any, tuple[Axis, ...]] | None = None,
-                 load: Callable[[Expr], Expr] | None = None) -> None:
-        super().__init__(bounds, index, axes, load)
-        self.made = made
-
-    def copied(self, e: Expr) -> Expr:
-        found = self.made.get(e)
-        return super().copied(e) if found is None else found
-
-
 class _Stages:
     def __init__(self, nest: Nest) -> None:
         self.nest = nest
@@ -85,7 +71,7 @@ class _Stages:
         self.serial = 0
 
     def nests(self) -> list[Nest]:
-        plan, groups = tile(self.nest)
+        self.nest, plan, groups = tile(self.nest)
         folds = [f for g in groups for f in g.folds]
         if not folds or plan.serial or not self.early(folds):
             return [self.nest]
@@ -96,7 +82,7 @@ class _Stages:
             self.level(several, plan)
         if not self.before:
             return [self.nest]
-        copy = _Replace(self.nest.bounds, self.made)
+        copy = Replace(self.nest.bounds, self.made)
         last = self.nest.replace(roots=tuple(map(copy.root, self.nest.roots)))
         return [*self.before, *_apart(_promoted(last))]
 
@@ -186,7 +172,7 @@ class _Stages:
 
     def settled(self, folds: Sequence[Expr], outer: tuple[Axis, ...], at: Any, size: Any) -> None:
         """A stage that stores the folds themselves; later ones load them."""
-        copy = _Replace(self.nest.bounds, self.made)
+        copy = Replace(self.nest.bounds, self.made)
         roots = []
         for f in dict.fromkeys(folds):
             b = self.buffer(f.dtype, size)
@@ -197,7 +183,7 @@ class _Stages:
             unsafe=frozenset()))
 
 
-class _Chunk(_Replace):
+class _Chunk(Replace):
     """The values of one part of a cut axis; past the axis' end, the monoid's identity."""
 
     def __init__(self, nest: Nest, made: Mapping[Expr, Expr], old: Axis, s: Axis, inner: Axis,

@@ -7,11 +7,11 @@ alone, so that the order of sums does not depend on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import sym
-from lehr.compiler.emit.nest import Nest, Root, row_folds
+from lehr.compiler.emit.nest import Bounds, Copy, Nest, Root, row_folds
 from lehr.compiler.emit.order import Group, groups_of
 from lehr.compiler.loop.ir import Axis, Buffer, Expr
 from lehr.compiler.loop.verify import injective
@@ -88,20 +88,23 @@ def atomic(r: Root) -> bool:
     return r.mode == "set" or r.buffer.dtype.short in ATOMIC[r.mode]
 
 
-def tile(nest: Nest) -> tuple[Tile, list[Group]]:
-    """The default tile of a nest, and the loop groups that remain with it."""
+def tile(nest: Nest) -> tuple[Nest, Tile, list[Group]]:
+    """(the nest with axes renamed where that is needed, its default tile, its loop groups)."""
     serial = () if all(map(atomic, nest.roots)) else tuple(
         a for a in nest.outer if a.var in nest.unsafe)
     outer = tuple(a for a in nest.outer if a not in serial)
     groups = groups_of(nest)
     alone = _alone(nest, groups)
-    inline = frozenset(_inline(nest, outer, alone))
+    clash = [f for g in groups for f in g.folds if alone & {a.var for a in f.fields[1]}]
+    if clash:
+        return tile(_renamed(nest, clash))
+    inline = frozenset(_inline(nest, outer))
     groups = [g._replace(folds=tuple(f for f in g.folds if f not in inline)) for g in groups]
     groups = [g for g in groups if g.folds or g.roots]
     rows = _rows(groups, alone)
     costs = {a: _cost(nest, a.var) for a in outer}
     made = _folding if any(r.inner for r in rows) else _flat
-    return made(nest, outer, costs, serial, rows, inline), groups
+    return nest, made(nest, outer, costs, serial, rows, inline), groups
 
 
 def _alone(nest: Nest, groups: Sequence[Group]) -> frozenset[Any]:
@@ -115,13 +118,47 @@ def _alone(nest: Nest, groups: Sequence[Group]) -> frozenset[Any]:
     return frozenset(found)
 
 
-def _inline(nest: Nest, outer: Sequence[Axis], alone: frozenset[Any]) -> Iterator[Expr]:
+def _inline(nest: Nest, outer: Sequence[Axis]) -> Iterator[Expr]:
+    """Folds of few terms whose axes are no store's."""
     most = MANY if count(outer) >= PROGRAMS * FLAT // 4 else FEW
-    for e in row_folds(nest):
-        axes = e.fields[1]
-        few = all(isinstance(a.extent, int) for a in axes) and count(axes) <= most
-        if few or not alone.isdisjoint(a.var for a in axes):
+    folds = row_folds(nest)
+    long = [e for e in folds if not all(isinstance(a.extent, int) for a in e.fields[1])
+            or count(e.fields[1]) > most]
+    used = {a.var for r in nest.roots for a in r.axes} | {a.var for e in long for a in e.fields[1]}
+    for e in folds:
+        if used.isdisjoint(a.var for a in e.fields[1]):
             yield e
+
+
+def _renamed(nest: Nest, folds: Sequence[Expr]) -> Nest:
+    """Folds with axes of their own, which stores do not have."""
+    taken = {a.var.name for f in folds for a in f.fields[1]}
+    made: dict[Expr, Expr] = {}
+    for f in folds:
+        axes = [a._replace(var=sym.Var(f"{a.var.name}_{len(taken)}", 0, a.extent - 1))
+                for a in f.fields[1]]
+        taken |= {a.var.name for a in axes}
+        pairs = list(zip(f.fields[1], axes, strict=True))
+        copy = Replace(nest.bounds, {}, {a.var: x.var for a, x in pairs},
+                       {a.var: (x,) for a, x in pairs})
+        made[f] = copy(f)
+    copy = Replace(nest.bounds, made)
+    return nest.replace(roots=tuple(map(copy.root, nest.roots)))
+
+
+class Replace(Copy):
+    """Copies with some expressions replaced by others."""
+
+    def __init__(self, bounds: Bounds, made: Mapping[Expr, Expr],
+                 index: Mapping[Any, Any] | None = None,
+                 axes: Mapping[Any, tuple[Axis, ...]] | None = None,
+                 load: Callable[[Expr], Expr] | None = None) -> None:
+        super().__init__(bounds, index or {}, axes, load)
+        self.made = made
+
+    def copied(self, e: Expr) -> Expr:
+        found = self.made.get(e)
+        return super().copied(e) if found is None else found
 
 
 def _rows(groups: Sequence[Group], alone: frozenset[Any]) -> list[Row]:

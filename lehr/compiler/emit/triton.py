@@ -12,8 +12,9 @@ The record is that of `host`, with these steps besides host calls:
 and for each function {"types": ["*fp32", ..., "i32"], "constants": {"XB": 1024}, "aligned":
 [argument numbers], "warps": 4, "stages": 1}. `types` and `aligned` number the arguments without the
 constants; "aligned" ones are multiples of 16 (pointers: in bytes), which the caller has to check
-for memory that is not lehr's own. The fault record is one int64: 0, or 1 + the number of an entry
-of "faults".
+for memory that is not lehr's own. The fault record holds 1 + twice as many int64 as "faults" has
+entries: the first is 0, or 1 + the number p of the check that failed (one of them); of a checked
+index, numbers 2p + 1 and 2p + 2 then are its value and its bound.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class _Emitter:
         nest = prepare(k.name, k.axes, k.stores, k.binds, 0, self.alias)
         made, end = [], self.plan.size
         for n in stages(nest):
-            one = write(n, *tile(n))
+            one = write(*tile(n))
             for b in one.pointers:
                 if b.role in ("partial", "local") and b not in self.offsets:
                     points = numel([a.extent for a in n.outer]) if b.role == "local" else 1
