@@ -274,8 +274,8 @@ def _localised(stores: Sequence[Store], private: set[Buffer], outer: frozenset[A
 
 
 def program(old: Program, steps: Sequence[Step]) -> Program:
-    """The program with these steps, and the buffers that they touch."""
-    found: dict[Buffer, None] = {}
+    """The program with these steps, its results, and the buffers that the steps touch."""
+    found: dict[Buffer, None] = dict.fromkeys(old.results)
     for step in steps:
         for k in step.kernels if isinstance(step, Group) else (step,):
             r, w = touched(k)

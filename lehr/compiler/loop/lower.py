@@ -201,7 +201,9 @@ class _Lowering:
 
     def kernel(self, name: str, axes: tuple[Axis, ...], store: Store,
                lines: tuple[Location, ...] = ()) -> None:
-        """Adds a kernel with one store (its binds found)."""
+        """Adds a kernel with one store (its binds found); none where there is no point."""
+        if empty([a.extent for a in (*axes, *store.axes)]):
+            return
         roots = [store.value] + ([store.mask] if store.mask is not None else [])
         binds = binds_of(roots, store.idx, self.L.binds)
         self.steps.append(Kernel(f"{name}{len(self.steps)}", axes, (store,), binds, lines))
@@ -354,15 +356,17 @@ class _Lowering:
         attrs = tuple(map(replaced, node.args))
         buffer = self.home.get(v) or self.buffer(f"t{len(self.buffers)}", _dtype(v), _shape(v),
                                                  self.layout(v))
+        self.L.buffers[v] = buffer
+        if empty(buffer.shape):
+            return
         output = Operand(buffer, 0, buffer.shape, buffer.strides)
         step = Extern(f"{node.op.name}{len(self.steps)}", node.op, tuple(inputs), output, attrs,
                       locations=self.lines[v])
-        if any(isinstance(x.type, ScalarType) for x in values_in(node.args)) or (
-                self.supports is not None and not self.supports(step)):
+        if any(isinstance(x.type, ScalarType) or empty(_shape(x)) for x in values_in(node.args)
+               ) or (self.supports is not None and not self.supports(step)):
             self.host(node, buffer)
             return
         self.steps.append(step)
-        self.L.buffers[v] = buffer
 
     def layout(self, v: Value) -> Strides:
         """Strides of a call's result: those that make a permutation of it contiguous, so that

@@ -40,7 +40,7 @@ def settle(steps: Sequence[Step], shadows: Mapping[Buffer, Buffer],
 def _legal(steps: Sequence[Step], shadow: Buffer, ref: Buffer, reads: Sequence[int],
            writes: Sequence[int]) -> bool:
     """Whether no load of `ref` sees an element that was replaced before it."""
-    first = min(writes)
+    first = min(writes, default=len(steps))  # a storage of no elements has no writes
     for n in reads:
         if n < first:
             continue
