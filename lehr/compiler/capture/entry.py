@@ -134,18 +134,35 @@ class Captured:
             source = self.outside(t)
             made = Output(-1, source, *here, False)
         else:
-            index = self.slots.get(id(t._storage))
-            if index is None:
-                index = self.slots[id(t._storage)] = len(self.outputs)
-                root = trace.tensor
-                self.outputs.append(self.tracer.value(root))
-                self.strides.append(root._strides)
-                if root.requires_grad:
-                    self.differentiable.append((index, root))
-            made = Output(index, None, *here, here == trace.root)
+            made = self.inside(t, here)
         self.known[id(t)] = made
         self.tracer._keep.append(t)
         return made
+
+    def inside(self, t: Tensor, here: tuple[Any, ...]) -> Output:
+        """A tensor on memory that the program made: that memory's output, or a view of it."""
+        trace = t._storage.trace
+        root = trace.tensor
+        needs = t.requires_grad
+        if needs and t is not root and (t._view is None or not root.requires_grad):
+            # Same memory, a history of its own: an output of its own.
+            return Output(self.output(t, t), None, *here, True)
+        index = self.slots.get(id(t._storage))
+        if index is None:
+            index = self.slots[id(t._storage)] = self.output(root, None)
+        if needs and all(i != index for i, _ in self.differentiable):
+            self.differentiable.append((index, root))
+        plain = t._view is None and here == trace.root and not root.requires_grad
+        return Output(index, None, *here, t is root or plain)
+
+    def output(self, t: Tensor, differentiable: Tensor | None) -> int:
+        """The number of a new output."""
+        index = len(self.outputs)
+        self.outputs.append(self.tracer.value(t))
+        self.strides.append(t._strides)
+        if differentiable is not None:
+            self.differentiable.append((index, differentiable))
+        return index
 
     def outside(self, t: Tensor) -> Source:
         """The source of a tensor outside that owns this twin's storage."""

@@ -180,7 +180,7 @@ class Lower(Rebuilder):
             parts = [self(p) for p in self.machine.iterate(value)]
             return parts if isinstance(value, ListValue) else tuple.__new__(value.type_, parts)
         if isinstance(value, SliceValue):
-            return slice(*[self(p) for p in value.parts])
+            return slice(*[self(p) for p in value.ends])
         if isinstance(value, DictValue) and value.type_ is dict:
             items = self.machine.iterate(self.machine.call_method(value, "items", []))
             return dict(tuple(self(p)) for p in items)
