@@ -422,9 +422,7 @@ class Entry:
         for function, values in ready:
             function(*values)
         for t, g in grads:
-            t._autograd().grad = g
-            if g is not None:
-                g._storage.owned = True
+            t._set_grad(g)
         if captured.modes is not None:
             for k, v in captured.modes.items():
                 setattr(STATE, k, v)
