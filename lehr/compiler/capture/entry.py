@@ -144,7 +144,7 @@ class Captured:
         trace = t._storage.trace
         root = trace.tensor
         needs = t.requires_grad
-        if needs and t is not root and (t._view is None or not root.requires_grad):
+        if needs and t is not root and (t._view is None or t._view.base is not root):
             # Same memory, a history of its own: an output of its own.
             return Output(self.output(t, t), None, *here, True)
         index = self.slots.get(id(t._storage))
@@ -242,13 +242,15 @@ class Replay(Rebuilder):
         made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
         view = twin._view
         if view is not None:
+            shared = view.base is not None and view.base is twin._storage.trace.tensor
             if base._view is None:
                 made._view = view.onto(base)
+                made._view.base = base if shared else None
             else:
                 outer = base._view
                 made._view = View(outer.root, (*outer.chain, *view.chain), outer.base, outer.skip,
                                   base._storage.version, view.guarded)
-            if view.base is not None and base.requires_grad:
+            if shared and base.requires_grad:
                 Tensor.rebased_view(made)
         return made
 
