@@ -47,6 +47,7 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.func": "vmap",
         "lehr.tensor.show": "set_printoptions get_printoptions",
         "lehr.tensor.info": "finfo iinfo",
+        "lehr.tensor.index": "where",
         "lehr.tensor.memory": "as_strided is_storage UntypedStorage TypedStorage",
         "lehr.tensor.setting":
             "set_default_device get_default_device use_deterministic_algorithms "
@@ -114,6 +115,7 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "lehr.func": {
         "lehr.tensor.func": "grad grad_and_value vjp jvp jacrev jacfwd hessian vmap",
+        "lehr.nn.utils.stateless": "functional_call",
     },
     "lehr.types": {
         "lehr.tensor.types": "Number Device FileLike Storage",
@@ -161,6 +163,37 @@ TABLE: dict[str, dict[str, str]] = {
     },
 }
 
+# Public module without a file -> modules that it holds everything of.
+MIRRORS: dict[str, str] = {
+    "lehr.nn.modules": "lehr.nn",
+    "lehr.nn.modules.activation": "lehr.nn.activation lehr.nn.attention",
+    "lehr.nn.modules.adaptive": "lehr.nn.adaptive",
+    "lehr.nn.modules.batchnorm": "lehr.nn.batch",
+    "lehr.nn.modules.container": "lehr.nn.container",
+    "lehr.nn.modules.conv": "lehr.nn.conv",
+    "lehr.nn.modules.distance": "lehr.nn.loss",
+    "lehr.nn.modules.dropout": "lehr.nn.dropout",
+    "lehr.nn.modules.flatten": "lehr.nn.shape",
+    "lehr.nn.modules.fold": "lehr.nn.shape",
+    "lehr.nn.modules.instancenorm": "lehr.nn.batch",
+    "lehr.nn.modules.lazy": "lehr.nn.lazy",
+    "lehr.nn.modules.linear": "lehr.nn.linear lehr.nn.lazy",
+    "lehr.nn.modules.loss": "lehr.nn.loss",
+    "lehr.nn.modules.module": "lehr.nn.module lehr.nn.hook lehr.nn.state",
+    "lehr.nn.modules.normalization": "lehr.nn.norm",
+    "lehr.nn.modules.padding": "lehr.nn.pad",
+    "lehr.nn.modules.pixelshuffle": "lehr.nn.shape",
+    "lehr.nn.modules.pooling": "lehr.nn.pool lehr.nn.fraction",
+    "lehr.nn.modules.rnn": "lehr.nn.recurrent lehr.nn.cell",
+    "lehr.nn.modules.sparse": "lehr.nn.embedding",
+    "lehr.nn.modules.transformer": "lehr.nn.transformer",
+    "lehr.nn.modules.upsampling": "lehr.nn.shape",
+    "lehr.nn.modules.utils": "lehr.nn.conv lehr.nn.state",
+    **{f"lehr.optim.{name}": "lehr.optim.adaptive" for name in (
+        "adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop")},
+    "lehr.optim.adamw": "lehr.optim.adam",
+}
+
 # Public module -> the word of `Op.where` whose functions it also holds, made from the op registry.
 GENERATED = {"lehr": "function", "lehr.special": "special", "lehr.linalg": "linalg", "lehr.fft": "fft",
              "lehr.nn.functional": "nn"}
@@ -173,7 +206,7 @@ CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793,
 def _names(space: str) -> dict[str, str]:
     """Name -> "module:attribute" of one public module."""
     return {word.split("=")[0]: f"{module}:{word.split('=')[-1]}"
-            for module, words in TABLE[space].items() for word in words.split()}
+            for module, words in TABLE.get(space, {}).items() for word in words.split()}
 
 
 class Package(ModuleType):
@@ -197,6 +230,8 @@ def _resolve(space: str, name: str) -> Any:
         if found is None and space in GENERATED:
             from lehr.tensor import api
             found = api.function(name, GENERATED[space])
+        for module in MIRRORS.get(space, "").split():
+            found = getattr(importlib.import_module(module), name, None) if found is None else found
     if found is None:
         raise AttributeError(f"module {space!r} has no attribute {name!r}")
     sys.modules[space].__dict__[name] = found
@@ -239,7 +274,7 @@ class Finder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, Finder, is_package=True) if name in TABLE else None  # type: ignore[arg-type]
+        return ModuleSpec(name, Finder, is_package=True) if name in TABLE or name in MIRRORS else None  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:

@@ -23,5 +23,7 @@ from lehr.nn.recurrent import *  # noqa: F403
 from lehr.nn.shape import *  # noqa: F403
 from lehr.nn.transformer import *  # noqa: F403
 
+from lehr.nn import utils  # isort: skip  (needs the modules above)
+
 __all__ = ["Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "functional",
-           "init"]
+           "init", "utils"]

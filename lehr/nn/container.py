@@ -298,14 +298,15 @@ class ModuleDict(Module):
             self[pair[0]] = pair[1]
 
 
-def _shown(key: Any, value: Any) -> str:
-    """A line of a parameter container's `repr`."""
+def _shown(key: Any, value: Any, kind_of: Any = None) -> str:
+    """A line of a parameter container's `repr`; `kind_of` words the tensor's type."""
     if not isinstance(value, Tensor):
         return f"({key}): Object of type: {type(value).__name__}"
     size = "x".join(map(str, value.shape))
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     where = f" ({value.device})" if value.device.type == "cuda" else ""
-    return f"({key}): {kind} containing: [{value.dtype} of size {size}{where}]"
+    dtype = value.dtype if kind_of is None else kind_of(value)
+    return f"({key}): {kind} containing: [{dtype} of size {size}{where}]"
 
 
 class ParameterList(Module):
@@ -382,8 +383,7 @@ class ParameterDict(Module):
             raise TypeError(f"Index given to ParameterDict cannot be used as a key as it is not a "
                             f"string (type is '{type(key).__name__}'). Open an issue on github if you "
                             "need non-string keys.")
-        # Names of the class's own attributes may be keys.
-        return f"${key}" if hasattr(ParameterDict, key) else key
+        return key
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, self._key(key))
@@ -479,7 +479,7 @@ class ParameterDict(Module):
             self[pair[0]] = pair[1]
 
     def extra_repr(self) -> str:
-        return "\n".join("  " + _shown(k, p) for k, p in self.items())
+        return "\n".join("  " + _shown(k, p, lambda t: t.type()) for k, p in self.items())
 
     def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from lehr.nn import functional as F
@@ -19,6 +20,18 @@ def spread(value: Any, rank: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
 
 
+
+
+def _ntuple(n: int, name: str = "parse") -> Any:
+    """`spread` to n dimensions, as a function."""
+    def parse(x: Any) -> tuple[Any, ...]:
+        return tuple(x) if isinstance(x, Iterable) else (x,) * n
+    parse.__name__ = name
+    return parse
+
+
+_single, _pair, _triple, _quadruple = (
+    _ntuple(n, name) for n, name in enumerate(("_single", "_pair", "_triple", "_quadruple"), 1))
 
 
 class _ConvNd(Module):

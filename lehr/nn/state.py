@@ -248,3 +248,15 @@ def _load(module: Any, state: Any, prefix: str, metadata: Any, assign: bool, fou
             raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not "
                                  "expected to return new values, if incompatible_keys need to be "
                                  "modified, it should be done inplace.")
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Removes a prefix ("module.") from all keys that have it, in place and in order."""
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key[len(prefix):]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        for key in list(metadata):
+            if key and (key == prefix.rstrip(".") or key.startswith(prefix)):
+                metadata[key[len(prefix):]] = metadata.pop(key)
