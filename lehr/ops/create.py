@@ -98,6 +98,9 @@ class empty:
     def rule(size, dtype=None, device=None, memory_format=None):
         return _made(size, dtype, device)
 
+    def layout(spec, size, dtype=None, device=None, memory_format=None):
+        return formatted(spec, memory_format or "contiguous_format")
+
     def decomp(F, size, dtype, device, memory_format):
         return F.full(size, 0, dtype=dtype or dt.Default.dtype, device=device)
 

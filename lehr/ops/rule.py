@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lehr.base import dtype as dt
 from lehr.base.device import CPU, Device
 from lehr.base.dtype import DType
@@ -43,7 +45,7 @@ def same(a: Size, b: Size) -> bool:
 
 
 def is_tensor(x: Any) -> bool:
-    return hasattr(x, "shape") and hasattr(x, "dtype")
+    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, np.generic)
 
 
 def numel(shape: Iterable[Size]) -> Size:

@@ -25,7 +25,8 @@ Maker = Callable[..., Any]
 # Tensor's methods and properties that are written over ops: module of this folder -> names
 # ("here=there" where they differ).
 METHODS = {
-    "convert": "to=tensor_to is_contiguous contiguous item tolist numpy type type_as float double half "
+    "convert": "to=tensor_to is_contiguous contiguous item tolist numpy type=type_ type_as "
+               "float=float_ double half "
                "bfloat16 int=int_ long short char byte bool=bool_ cfloat cdouble cpu cuda",
     "gradient": "backward=tensor_backward requires_grad_ detach_",
     "hook": "register_hook register_post_accumulate_grad_hook retain_grad",
@@ -86,7 +87,7 @@ def function(name: str, place: str = "function") -> Maker | None:
         if found and (place == "nn" or f"Tensor.{name}" in paths()):
             return _make(name, found, "write")
     if name.startswith("_foreach_") and place == "function":
-        return importlib.import_module("lehr.tensor.foreach").function(name)  # type: ignore[no-any-return]
+        return importlib.import_module("lehr.tensor.foreach").function(name)
     return None
 
 
@@ -215,7 +216,7 @@ def _compile(name: str, text: Text, body: list[str], space: dict[str, Any], para
              "    return _made"]
     exec(f"def {safe}({text.head}):\n" + "\n".join(f"    {line}" for line in lines), space)
     made = space["_f"] = space[safe]
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _make(name: str, overloads: list[Op], form: str) -> Maker:

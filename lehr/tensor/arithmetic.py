@@ -11,6 +11,7 @@ from lehr.ops import registry
 from lehr.ops.operator import BINARY, COMPARE, UNARY
 from lehr.ops.registry import Op
 from lehr.tensor import api, create, dispatch, override
+from lehr.tensor.protocol import Protocol
 from lehr.tensor.tensor import Tensor
 
 NUMBERS = frozenset((int, float, bool))
@@ -48,10 +49,12 @@ def _operand(op: Op, other: Any) -> Any:
     """The other operand as ops take it; NotImplemented for what no op takes."""
     if isinstance(other, Tensor):
         return other
+    if isinstance(other, np.generic):
+        other = other.item()
     if isinstance(other, (int, float, complex)) or hasattr(other, "scalar_category"):
         return NotImplemented if op.name in TENSORS_ONLY else other
-    if isinstance(other, (np.ndarray, np.generic)):
-        return create.from_data(other, None) if np.ndim(other) else other.item()
+    if isinstance(other, np.ndarray):
+        return create.from_data(other, None)
     return NotImplemented
 
 
@@ -106,6 +109,12 @@ def _define(template: str, dunder: str, name: str) -> Callable[..., Any]:
     return made
 
 
+def _invert(self: Tensor) -> Tensor:
+    if not self.dtype.is_integer:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return self.bitwise_not()
+
+
 def install() -> None:
     """Puts the operators on the class."""
     for word, name in BINARY.items():
@@ -117,7 +126,8 @@ def install() -> None:
         setattr(Tensor, f"__{word}__", _define(_FORWARD, f"__{word}__", name))
     for word, name in UNARY.items():
         setattr(Tensor, f"__{word}__", _define(_UNARY, f"__{word}__", name))
-    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+    setattr(Tensor, "__invert__", _invert)
+    setattr(Tensor, "__hash__", Protocol.__hash__)  # beside __eq__ it has to be said again
     Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
 
 

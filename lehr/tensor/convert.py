@@ -28,8 +28,8 @@ def to(input: Tensor, device: Any = None, dtype: DType | None = None, copy: bool
         made = F.to_dtype(made, dtype)
     if memory_format is not None and str(memory_format) != "torch.preserve_format":
         if not is_contiguous(made, memory_format):
-            return F.clone(made, memory_format=memory_format)  # type: ignore[no-any-return]
-    return F.clone(made) if copy and made is input else made  # type: ignore[no-any-return]
+            return F.clone(made, memory_format=memory_format)
+    return F.clone(made) if copy and made is input else made
 
 
 def moved(input: Tensor, device: Device) -> Tensor:
@@ -37,13 +37,13 @@ def moved(input: Tensor, device: Device) -> Tensor:
     if device.type == input.device.type and (device.index or 0) == (input.device.index or 0):
         return input
     if device.type == "meta":
-        return Tensor.F.empty_like(input, device=device)  # type: ignore[no-any-return]
+        return Tensor.F.empty_like(input, device=device)
     if input.device.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if "to_device" not in registry.OPS:
         raise RuntimeError(f"cannot move a tensor to {device}: lehr has no eager {device.type.upper()} "
                            "kernels on this machine; keep the tensor on the CPU")
-    return Tensor.F.to_device(input, device)  # type: ignore[no-any-return]
+    return Tensor.F.to_device(input, device)
 
 
 def tensor_to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -97,7 +97,7 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself where its memory is in that order, else a copy."""
     if is_contiguous(self, memory_format):
         return self
-    return Tensor.F.clone(self, memory_format=memory_format or "contiguous_format")  # type: ignore[no-any-return]
+    return Tensor.F.clone(self, memory_format=memory_format or "contiguous_format")
 
 
 TYPES = {"FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,
@@ -108,7 +108,7 @@ TYPES = {"FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt
 LABELS = {v: k for k, v in TYPES.items()}
 
 
-def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """The old name of the dtype ("torch.FloatTensor"), or a conversion to the one named."""
     if dtype is None:
         front = "torch." if self.device.type == "cpu" else f"torch.{self.device.type}."
@@ -136,7 +136,7 @@ def _converter(name: str, dtype: DType) -> Any:
     return method
 
 
-float, double, half = (_converter(n, dt.ALIASES[n]) for n in ("float", "double", "half"))
+float_, double, half = (_converter(n, dt.ALIASES[n]) for n in ("float", "double", "half"))
 int_, long, short = (_converter(n, dt.ALIASES[n]) for n in ("int", "long", "short"))
 char, byte = _converter("char", dt.int8), _converter("byte", dt.uint8)
 bool_, bfloat16 = _converter("bool", dt.bool_), _converter("bfloat16", dt.bfloat16)

@@ -194,7 +194,7 @@ def joined(data: Any, dtype: DType | None) -> Tensor:
         made = from_data(data, None)
     else:
         made = F.scalar_tensor(data, dtype=dt.of_category(dt.category_of(data)))
-    return made if dtype is None or dtype is made.dtype else F.to_dtype(made, dtype)  # type: ignore[no-any-return]
+    return made if dtype is None or dtype is made.dtype else F.to_dtype(made, dtype)
 
 
 def asarray(obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None,
@@ -279,21 +279,21 @@ def construct(dtype: DType, args: tuple[Any, ...], device: Any = None) -> Tensor
     """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, `torch.Tensor(other)`, `torch.Tensor()`."""
     F = Tensor.F
     if not args:
-        return F.empty((0,), dtype=dtype, device=device)  # type: ignore[no-any-return]
+        return F.empty((0,), dtype=dtype, device=device)
     first = args[0]
     if len(args) == 1:
         if isinstance(first, Tensor):
             if first.dtype is not dtype:
                 raise TypeError(f"expected {dtype} (got {first.dtype})")
-            return F.alias(first)  # type: ignore[no-any-return]
+            return F.alias(first)
         if isinstance(first, Storage) or hasattr(first, "_storage"):
-            return F.empty((0,), dtype=dtype).set_(first)  # type: ignore[no-any-return]
+            return F.empty((0,), dtype=dtype).set_(first)
         if isinstance(first, tuple) and type(first) is not tuple:  # a Size
-            return F.empty(tuple(first), dtype=dtype, device=device)  # type: ignore[no-any-return]
+            return F.empty(tuple(first), dtype=dtype, device=device)
         if isinstance(first, (Sequence, np.ndarray)) and not isinstance(first, str):
             return placed(from_data(first, dtype), device)
     if all(hasattr(a, "__index__") or hasattr(a, "scalar_category") for a in args):
-        return F.empty(tuple(args), dtype=dtype, device=device)  # type: ignore[no-any-return]
+        return F.empty(tuple(args), dtype=dtype, device=device)
     if len(args) == 1 and isinstance(first, float):
         raise TypeError("new(): data must be a sequence (got float)")
     raise TypeError("new() received an invalid combination of arguments - got ("

@@ -56,7 +56,7 @@ class save_on_cpu(saved_tensors_hooks):
 
         def unpack(packed: Any) -> Tensor:
             device, tensor = packed
-            return tensor.to(device)  # type: ignore[no-any-return]
+            return tensor.to(device)
         super().__init__(pack, unpack)
 
 

@@ -65,10 +65,10 @@ def laid(g: Tensor, strides: tuple[Any, ...]) -> Tensor:
         return g
     F = Tensor.F
     if not layout.is_dense(shape, strides) or layout.is_contiguous(shape, strides):
-        return F.clone(g, memory_format="contiguous_format")  # type: ignore[no-any-return]
+        return F.clone(g, memory_format="contiguous_format")
     order = sorted(range(len(shape)), key=lambda d: (strides[d], shape[d]), reverse=True)
     made = F.clone(F.permute(g, order), memory_format="contiguous_format")
-    return F.permute(made, [order.index(d) for d in range(len(shape))])  # type: ignore[no-any-return]
+    return F.permute(made, [order.index(d) for d in range(len(shape))])
 
 
 class AsView(Node):

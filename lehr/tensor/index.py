@@ -15,7 +15,7 @@ from lehr.base import dtype as dt
 from lehr.base.sym import Sym
 from lehr.ops import parts, registry
 from lehr.ops.rule import same
-from lehr.tensor import create, dispatch
+from lehr.tensor import api, create, dispatch
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -33,10 +33,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if kind is int:
         if not self._shape:
             raise IndexError(SCALAR)
-        return dispatch.call(_SELECT, (self, 0, index))  # type: ignore[no-any-return]
+        return dispatch.call(_SELECT, (self, 0, index))
     seen, tensors = sliced(self, items_of(index))
     if tensors:
-        return F.index(seen, whole(seen, tensors))  # type: ignore[no-any-return]
+        return F.index(seen, whole(seen, tensors))
     return dispatch.call(_ALIAS, (self,)) if seen is self else seen
 
 
@@ -75,7 +75,7 @@ def _given(value: Any, like: Tensor) -> Tensor:
     """An array or a sequence as a value to store."""
     if isinstance(value, (np.ndarray, np.generic)):
         made = create.from_data(np.asarray(value), None)
-        return F.to_dtype(made, like.dtype) if made.dtype is not like.dtype else made  # type: ignore[no-any-return]
+        return F.to_dtype(made, like.dtype) if made.dtype is not like.dtype else made
     if isinstance(value, Sequence) and not isinstance(value, str):
         return create.from_data(value, like.dtype)
     raise TypeError(f"can't assign a {type(value).__name__} to a {like.type()}")
@@ -95,12 +95,23 @@ def _only_mask(tensors: list[Any]) -> Tensor | None:
     """The one bool mask that is the whole advanced index, after leading full dimensions none."""
     given = [t for t in tensors if t is not None]
     if len(given) == 1 and tensors[0] is not None and given[0].dtype in MASKS:
-        return given[0]  # type: ignore[no-any-return]
+        return given[0]
     return None
 
 
 def _bool(mask: Tensor) -> Tensor:
     return mask if mask.dtype is dt.bool_ else F.to_dtype(mask, dt.bool_)
+
+
+def where(condition: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """where(condition, input, other): elements of `input` where the condition holds, else of
+    `other`. where(condition): the places where it holds, one vector a dimension."""
+    if args or kwargs:
+        return _choose(condition, *args, **kwargs)
+    return condition.nonzero(as_tuple=True)
+
+
+_choose: Any = api.function("where")
 
 
 # -- taking an index apart -----------------------------------------------------------------------------
@@ -180,7 +191,7 @@ def _listed(item: Any, like: Tensor) -> Tensor:
     if isinstance(item, np.ndarray):
         return create.from_data(item, None)
     if len(item) == 0:
-        return F.zeros([0], dtype=dt.int64)  # type: ignore[no-any-return]
+        return F.zeros([0], dtype=dt.int64)
     made = create.from_data(item, None)
     return made
 

@@ -131,7 +131,7 @@ def _scalar(func: Callable[..., Any], name: str) -> Callable[..., Tensor]:
         if out.numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {name} should contain "
                                "a single element")
-        return out.reshape(())  # type: ignore[no-any-return]
+        return out.reshape(())
     return checked
 
 

@@ -71,7 +71,7 @@ def set_default_tensor_type(t: Any) -> None:
 def typename(obj: Any, /) -> str:
     """The name of an object's type, that of a tensor in its old form ("torch.FloatTensor")."""
     if isinstance(obj, Tensor):
-        return obj.type()  # type: ignore[no-any-return]
+        return obj.type()
     kind = obj if hasattr(obj, "__qualname__") else type(obj)
     module = getattr(kind, "__module__", "") or ""
     return kind.__qualname__ if module in ("", "builtins") else f"{module}.{kind.__qualname__}"

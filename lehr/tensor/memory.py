@@ -169,11 +169,11 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
             base = F.permute(base, sorted(range(len(base._shape)), key=lambda d: (
                 base._strides[d], base._shape[d]), reverse=True))
         # Without an offset both the memory and the row-major elements count from the base's first.
-        return F.as_strided(base, size, stride, offset if base._offset == 0 else None)  # type: ignore[no-any-return]
+        return F.as_strided(base, size, stride, offset if base._offset == 0 else None)
     if STATE.grad and input.requires_grad:
         raise NotImplementedError("as_strided with gradients of a tensor that does not cover its "
                                   "memory from the start; clone() it first")
-    return F.as_strided(input, size, stride, offset)  # type: ignore[no-any-return]
+    return F.as_strided(input, size, stride, offset)
 
 
 def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -258,7 +258,7 @@ class UntypedStorage:
         return self
 
     def tolist(self) -> list[int]:
-        return self._storage.flat.tolist()  # type: ignore[no-any-return]
+        return self._storage.flat.tolist()
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
@@ -317,7 +317,7 @@ class TypedStorage(UntypedStorage):
         return self._storage.flat.view(self.dtype.np)
 
     def tolist(self) -> list[Any]:
-        return self._flat.tolist()  # type: ignore[no-any-return]
+        return self._flat.tolist()
 
     def __getitem__(self, i: Any) -> Any:
         return self._flat[i].item()

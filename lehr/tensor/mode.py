@@ -132,7 +132,7 @@ class inference_mode(Mode):
     mode: bool
 
     def fresh(self) -> inference_mode:
-        return inference_mode(self.mode)  # type: ignore[no-any-return]
+        return inference_mode(self.mode)
 
     def __enter__(self) -> None:
         self.before = STATE.grad, STATE.inference

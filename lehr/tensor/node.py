@@ -213,7 +213,7 @@ class Node:
     def hooks_of(self, index: int) -> dict[int, Any]:
         """The hooks on one result's gradient."""
         self.tensor_hooks = {} if self.tensor_hooks is None else self.tensor_hooks
-        return self.tensor_hooks.setdefault(index, {})  # type: ignore[no-any-return]
+        return self.tensor_hooks.setdefault(index, {})
 
 
 def traced() -> str:
@@ -249,7 +249,7 @@ def fit(g: Any, want: Described) -> Tensor | None:
         if g.dtype.is_complex and not want.dtype.is_complex:
             g = Tensor.F.real(g)
         g = Tensor.F.to_dtype(g, want.dtype) if g.dtype is not want.dtype else g
-    return g  # type: ignore[no-any-return]
+    return g
 
 
 def sum_to(g: Any, shape: tuple[Any, ...]) -> Any:

@@ -26,7 +26,7 @@ class Protocol:
     def __len__(self) -> int:
         if not self._shape:
             raise TypeError("len() of a 0-d tensor")
-        return self._shape[0]  # type: ignore[no-any-return]
+        return self._shape[0]
 
     def __iter__(self: Any) -> Iterator[Any]:
         if not self._shape:

@@ -60,7 +60,7 @@ class Generator:
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor."""
         if STATE.tracer is not None:
-            return STATE.tracer.rng_state(self)  # type: ignore[no-any-return]
+            return STATE.tracer.rng_state(self)
         return Tensor._from_array(self.state.copy().view(np.uint8))
 
     def set_state(self, new_state: Tensor) -> Generator:
@@ -93,7 +93,7 @@ class Generator:
     def take(self, count: int = 1) -> tuple[Any, Any]:
         """(key, first offset) of the next `count` calls."""
         if STATE.tracer is not None:
-            return STATE.tracer.rng(self, count)  # type: ignore[no-any-return]
+            return STATE.tracer.rng(self, count)
         key, offset = self.state.tolist()
         self.state[1] = offset + count
         return key, offset
@@ -268,7 +268,7 @@ def randint_like(input: Tensor, low: Any, high: Any = None, *, dtype: DType | No
     made = F.randint(tuple(input._shape), low, high, *take(generator),
                      dtype=input.dtype if dtype is None else dtype,
                      device=input.device if device is None else device)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    return made.requires_grad_() if requires_grad else made
 
 
 def bernoulli(input: Tensor, p: Any = None, *, generator: Generator | None = None,
@@ -291,16 +291,16 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *,
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson counts with the rates in `input`."""
-    return F.poisson(input, *take(generator))  # type: ignore[no-any-return]
+    return F.poisson(input, *take(generator))
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """How many of `count` trials succeed, each with probability `prob`."""
-    return F.binomial(count, prob, *take(generator))  # type: ignore[no-any-return]
+    return F.binomial(count, prob, *take(generator))
 
 
 def _standard_gamma(self: Tensor, generator: Generator | None = None) -> Tensor:
-    return F.standard_gamma(self, *take(generator))  # type: ignore[no-any-return]
+    return F.standard_gamma(self, *take(generator))
 
 
 # -- dropout -------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def _drop(name: str, op: str, features: bool) -> tuple[Any, Any]:
             raise RuntimeError("dropout probability has to be between 0 and 1, but got " + str(p))
         if not train or p == 0:
             return input
-        return draw(input, p, *take(None), features)  # type: ignore[no-any-return]
+        return draw(input, p, *take(None), features)
 
     def drop_(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
         made = drop(input, p, train)
@@ -333,8 +333,8 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
           generator: Generator | None = None) -> Tensor:
     """Leaky ReLU whose slope is random in training and the mean of the bounds otherwise."""
     if training:
-        return F.rrelu_train(input, lower, upper, *take(generator))  # type: ignore[no-any-return]
-    return F.leaky_relu(input, (lower + upper) / 2)  # type: ignore[no-any-return]
+        return F.rrelu_train(input, lower, upper, *take(generator))
+    return F.leaky_relu(input, (lower + upper) / 2)
 
 
 # -- in place ------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def set_default_device(device: Any) -> None:
 
 def get_default_device() -> Device:
     """Where new tensors go when no device is named."""
-    return CPU if STATE.device is None else STATE.device  # type: ignore[no-any-return]
+    return CPU if STATE.device is None else STATE.device
 
 
 class _Entered:

@@ -140,7 +140,7 @@ def row(a: Any, indent: int, short: bool, form: Any) -> str:
 def block(a: Any, indent: int, short: bool, form: Any) -> str:
     """An array of any rank."""
     if a.ndim == 0:
-        return form(a.item())  # type: ignore[no-any-return]
+        return form(a.item())
     if a.ndim == 1:
         return row(a, indent, short, form)
     keep, n = OPTIONS.edgeitems, len(a)
