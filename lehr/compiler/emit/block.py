@@ -95,14 +95,20 @@ class Block:
         """`for NAME in ...:` around what is written inside."""
         self.add(head)
         self.depth += 1
+        kept = dict(self.names)
         with self.scope(Scope({}, frozenset(variables), True)):
             yield
+        self.names = kept
         self.depth -= 1
 
     def known(self, e: Any) -> str | None:
+        """The name of a value; one from outside a loop that it depends on has another meaning."""
         for scope in reversed(self.scopes):
             if e in scope.names:
                 return scope.names[e]
+            if scope.loop and not isinstance(e, tuple) and (
+                    not self.nest.deps(e).isdisjoint(scope.variables)):
+                return None
         return None
 
     def record(self, e: Any, name: str) -> None:
@@ -204,10 +210,21 @@ class Block:
         return self.outside(e.fields[2], frozenset(a.var for a in e.fields[1]))
 
     def outside(self, exprs: Iterable[Any], own: frozenset[Any]) -> list[Any]:
-        """The largest values inside `exprs` that do not depend on the variables `own`."""
-        def free(x: Any) -> bool:
-            return own.isdisjoint(self.nest.deps(x))
-        return [x for x in self.nest.walk(exprs, free) if free(x)]
+        """The largest values inside `exprs` that do not depend on the variables `own`, nor on those
+        of loops inside."""
+        made: dict[Any, None] = {}
+        seen: set[Any] = set()
+        stack = list(exprs)[::-1]
+        while stack:
+            e = stack.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            if own.isdisjoint(self.nest.deps(e)):
+                made[e] = None
+            else:
+                stack += reversed(self.inputs(e))
+        return list(made)
 
     def define(self, exprs: Iterable[Any], forced: bool = False) -> None:
         """Gives names to what is used more than once, is long, or has to have one, children first.
@@ -441,9 +458,9 @@ def _serial(b: Block, several: Sequence[Expr]) -> None:
     states = [b.states(key[0], key[2], join(map(b.shape, key[2]))) for key in folds]
     with contextlib.ExitStack() as loops:
         for a in axes:
-            name = b.fresh("k")
+            name, extent = b.fresh("k"), b.index(a.extent)
+            loops.enter_context(b.loop(f"for {name} in range({extent}):", (a.var,)))
             b.names[a.var] = name
-            loops.enter_context(b.loop(f"for {name} in range({b.index(a.extent)}):", (a.var,)))
         b.define(a for key in folds for a in key[2])
         for (monoid, _, args), state in zip(folds, states, strict=True):
             b.update(monoid, state, b.arguments(args, join(map(b.shape, args))))

@@ -140,6 +140,9 @@ class _Product(Writer):
                                          ("b", self.b, self.right, "k[:, None]", 1)):
             self.names[self.k] = shown
             text = f"{self.pointer(o.buffer)} + {lane.atom(self.index(place))}"
+            own = (self.axes[-2].var, self.k) if n == 0 else (self.k, self.axes[-1].var)
+            if not sym.free(place).issuperset(own):  # a dimension of length 1
+                text = f"tl.broadcast_to({text}, {'[YB, KB]' if n == 0 else '[KB, XB]'})"
             masks = [m for m in (self.masks[n], "" if exact else
                                  f"({shown} < {lane.atom(self.index(terms))})") if m]
             tail = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
@@ -157,8 +160,10 @@ class _Product(Writer):
                 self.record(e, name)
         replaced = any(r.buffer is out for r in self.nest.roots)
         if not replaced and (self.needed or not self.nest.roots):
+            every = frozenset((0, 1))
             text = f"{self.pointer(out)} + {lane.atom(self.index(self.here))}"
-            where = self.live(frozenset((0, 1)))
+            text = self.fit(text, self.shape(self.here), every)
+            where = self.live(every)
             self.add(f"tl.store({text}, {name}{f', mask={where}' if where else ''})")
 
 

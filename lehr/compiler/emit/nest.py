@@ -263,7 +263,9 @@ class _Memory:
                 return None
         if own - change.keys():
             return None
-        return Copy(self.bounds, change)(s.value)
+        axes = _renamed(s.value, own)
+        change |= {v: new.var for v, (new,) in axes.items()}
+        return Copy(self.bounds, change, axes)(s.value)
 
     def stale(self, value: Expr) -> bool:
         """Whether a stored value cannot be computed again: it loads what was replaced since, or is
@@ -297,6 +299,21 @@ class _Memory:
                     len(before))
         before.append(done)
         return made
+
+
+def _renamed(value: Expr, own: set[Any]) -> dict[Any, tuple[Axis, ...]]:
+    """New axes for the reductions inside that depend on `own`: where the value goes, their old ones
+    may be in use."""
+    stack, seen, made = [value], {value}, {}
+    while stack:
+        e = stack.pop()
+        if e.kind == "Reduce" and not own.isdisjoint(e.free):
+            for a in e.fields[1]:
+                made[a.var] = (a._replace(var=sym.Var(f"{a.var.name}_", 0, a.extent - 1)),)
+        new = [c for c in e.children if c not in seen]
+        seen.update(new)
+        stack += new
+    return made
 
 
 def flat(b: Buffer, idx: Sequence[Any]) -> Any:

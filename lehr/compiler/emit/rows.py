@@ -7,7 +7,7 @@ what the function stored, and before a store over what another value was loaded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import dtype as dt
@@ -17,7 +17,7 @@ from lehr.compiler.emit.block import Block, Dim, Scope, Shape, join
 from lehr.compiler.emit.nest import Nest, Root
 from lehr.compiler.emit.order import Group
 from lehr.compiler.emit.tile import Row, Tile, atomic, wide
-from lehr.compiler.loop.ir import Buffer, Expr
+from lehr.compiler.loop.ir import Axis, Buffer, Expr
 
 
 class Written(NamedTuple):
@@ -75,7 +75,7 @@ class Writer(Block):
                     (shape or frozenset()) - {self.rank - 1})
         with contextlib.ExitStack() as loops:
             for a in self.tile.serial:
-                loops.enter_context(self.loop(self.head(a), (a.var,)))
+                loops.enter_context(self.through(a))
             for g in self.groups:
                 self.group(g)
             if self.tile.serial:
@@ -87,9 +87,13 @@ class Writer(Block):
 
     # Indices
 
-    def head(self, a: Any) -> str:
-        self.names[a.var] = self.fresh("k")
-        return f"for {self.names[a.var]} in range({self.index(a.extent)}):"
+    @contextlib.contextmanager
+    def through(self, a: Axis) -> Iterator[None]:
+        """A loop over an axis."""
+        name, extent = self.fresh("k"), self.index(a.extent)
+        with self.loop(f"for {name} in range({extent}):", (a.var,)):
+            self.names[a.var] = name
+            yield
 
     def outer(self) -> None:
         """The indices of the outer axes."""
@@ -158,7 +162,7 @@ class Writer(Block):
             return
         with contextlib.ExitStack() as loops:
             for a in row.serial:
-                loops.enter_context(self.loop(self.head(a), (a.var,)))
+                loops.enter_context(self.through(a))
             if not row.inner:
                 self.points(roots)
             elif row.whole:
