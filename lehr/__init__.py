@@ -192,6 +192,7 @@ MIRRORS: dict[str, str] = {
     **{f"lehr.optim.{name}": "lehr.optim.adaptive" for name in (
         "adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop")},
     "lehr.optim.adamw": "lehr.optim.adam",
+    "lehr.optim.swa_utils": "lehr.optim.average",
 }
 
 # Public module -> the word of `Op.where` whose functions it also holds, made from the op registry.

@@ -23,7 +23,8 @@ from lehr.nn.recurrent import *  # noqa: F403
 from lehr.nn.shape import *  # noqa: F403
 from lehr.nn.transformer import *  # noqa: F403
 
-from lehr.nn import utils  # isort: skip  (needs the modules above)
+from lehr.nn import modules, utils  # isort: skip  (they need the names above)
 
-__all__ = ["Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "functional",
-           "init", "utils"]
+__all__ = ["Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter",
+           "functional",
+           "init", "modules", "utils"]

@@ -35,8 +35,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise ValueError("cutoffs should be a sequence of length larger than 0")
         if (cutoffs != sorted(cutoffs) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1
                 or len(set(cutoffs)) != len(cutoffs) or any(int(c) != c for c in cutoffs)):
-            raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in an "
-                             "increasing order, where each value is between 1 and n_classes-1")
+            raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in "
+                             "an increasing order, where each value is between 1 and n_classes-1")
         self.in_features, self.n_classes = in_features, n_classes
         self.cutoffs = [*cutoffs, n_classes]
         self.div_value, self.head_bias = div_value, head_bias
@@ -64,13 +64,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         n = target_.dim()
         if n == 1:
             if input_.shape[0] != target_.shape[0]:
-                raise RuntimeError("Input and target should have the same size in the batch dimension.")
+                raise RuntimeError("Input and target should have the same size in the batch "
+                                   "dimension.")
             if input_.dim() != 2:
-                raise RuntimeError("1D target tensor expects 2D input tensors, but found inputs with size",
+                raise RuntimeError("1D target tensor expects 2D input tensors, but found inputs "
+                                   "with size",
                                    input_.size())
         elif n == 0:
             if input_.dim() != 1:
-                raise RuntimeError("0D target tensor expects 1D input tensors, but found inputs with size",
+                raise RuntimeError("0D target tensor expects 1D input tensors, but found inputs "
+                                   "with size",
                                    input_.size())
         else:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -78,7 +81,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         input = input_ if batched else input_.unsqueeze(0)
         target = target_ if batched else target_.unsqueeze(0)
         if bool(((target < 0) | (target >= self.n_classes)).any()):
-            raise RuntimeError(f"Target values should be in [0, {self.n_classes - 1}], but values in "
+            raise RuntimeError(f"Target values should be in [0, {self.n_classes - 1}], but values "
+                               "in "
                                f"range [{target.min().item()}, {target.max().item()}] were found. ")
         # Every class's log-probability, then that of the target: no shape depends on the data.
         full = self._get_full_log_prob(input, self.head(input))
@@ -111,7 +115,8 @@ class LinearCrossEntropyLoss(_Loss):
                  weight: Any = None, ignore_index: int | None = None, label_smoothing: float = 0.0,
                  options: Any = None) -> None:
         super().__init__(reduction=reduction)
-        self.in_features, self.num_classes, self.out_features = in_features, num_classes, out_features
+        self.in_features, self.num_classes = in_features, num_classes
+        self.out_features = out_features
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         self.options = options
         self.register_buffer("weight", weight)
@@ -124,8 +129,8 @@ class LinearCrossEntropyLoss(_Loss):
         if self.out_features:
             logits = logits.unflatten(-1, (self.num_classes, *self.out_features))
         return F.cross_entropy(logits, target, weight=self.weight, reduction=self.reduction,
-                               ignore_index=-100 if self.ignore_index is None else self.ignore_index,
-                               label_smoothing=self.label_smoothing)
+                               ignore_index=-100 if self.ignore_index is None
+                               else self.ignore_index, label_smoothing=self.label_smoothing)
 
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, num_classes={self.num_classes}, "

@@ -35,28 +35,33 @@ def _check_ranks(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: 
     batched = query.dim() == 3
     kind, n = ("batched (3-D)", 3) if batched else ("unbatched (2-D)", 2)
     if key.dim() != n or value.dim() != n:
-        raise AssertionError(f"For {kind} `query`, expected `key` and `value` to be {n}-D but found "
+        raise AssertionError(f"For {kind} `query`, expected `key` and `value` to be {n}-D but "
+                             "found "
                              f"{key.dim()}-D and {value.dim()}-D tensors respectively")
     if padding is not None and padding.dim() != n - 1:
-        raise AssertionError(f"For {kind} `query`, expected `key_padding_mask` to be `None` or {n - 1}-D "
-                             f"but found {padding.dim()}-D tensor instead")
+        raise AssertionError(f"For {kind} `query`, expected `key_padding_mask` to be `None` or "
+                             f"{n - 1}-D but found {padding.dim()}-D tensor instead")
     if mask is not None:
         if mask.dim() not in (2, 3):
-            raise AssertionError(f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but "
+            raise AssertionError(f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or "
+                                 "3-D but "
                                  f"found {mask.dim()}-D tensor instead")
         if not batched and mask.dim() == 3:
             wanted = (num_heads, query.shape[0], key.shape[0])
             if tuple(mask.shape) != wanted:
-                raise AssertionError(f"Expected `attn_mask` shape to be {wanted} but got {mask.shape}")
+                raise AssertionError(f"Expected `attn_mask` shape to be {wanted} but got "
+                                     f"{mask.shape}")
     return batched
 
 
 def _projected(query: Tensor, key: Tensor, value: Tensor, weight: Any, weights: Any,
                bias: Any) -> list[Tensor]:
-    """Query, key and value through their input projections, in one product where they are one tensor."""
+    """Query, key and value through their input projections, in one product where they are one
+    tensor."""
     if weight is None:
         biases = (None,) * 3 if bias is None else bias.chunk(3)
-        return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+        return [F.linear(x, w, b) for x, w,
+                b in zip((query, key, value), weights, biases, strict=True)]
     if key is value and query is key:
         return list(F.linear(query, weight, bias).chunk(3, -1))
     biases = (None,) * 3 if bias is None else bias.chunk(3)
@@ -93,11 +98,13 @@ def multi_head_attention_forward(
         in_proj_weight: Any, in_proj_bias: Any, bias_k: Any, bias_v: Any, add_zero_attn: bool,
         dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Any, training: bool = True,
         key_padding_mask: Any = None, need_weights: bool = True, attn_mask: Any = None,
-        use_separate_proj_weight: bool = False, q_proj_weight: Any = None, k_proj_weight: Any = None,
-        v_proj_weight: Any = None, static_k: Any = None, static_v: Any = None,
-        average_attn_weights: bool = True, is_causal: bool = False) -> tuple[Tensor, Any]:
+        use_separate_proj_weight: bool = False, q_proj_weight: Any = None,
+        k_proj_weight: Any = None, v_proj_weight: Any = None, static_k: Any = None,
+        static_v: Any = None, average_attn_weights: bool = True,
+        is_causal: bool = False) -> tuple[Tensor, Any]:
     """Attention of `num_heads` heads (Vaswani et al., 2017): [l, n, e], [s, n, *], [s, n, *] ->
-    [l, n, e] and the weights [n, l, s] (or [n, heads, l, s] if not averaged), without n for 2-D input."""
+    [l, n, e] and the weights [n, l, s] (or [n, heads, l, s] if not averaged), without n for 2-D
+    input."""
     batched = _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         shared = key is query, value is key
@@ -108,10 +115,12 @@ def multi_head_attention_forward(
     length, batch, width = query.shape
     source = key.shape[0]
     if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint. You may use the Transformer "
-                           "module method `generate_square_subsequent_mask` to create this mask.")
+        raise RuntimeError("Need attn_mask if specifying the is_causal hint. You may use the "
+                           "Transformer module method `generate_square_subsequent_mask` to create "
+                           "this mask.")
     if width != embed_dim_to_check:
-        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}")
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got "
+                             f"{width}")
     head = width // num_heads
     if head * num_heads != width:
         raise AssertionError(f"embed_dim {width} not divisible by num_heads {num_heads}")
@@ -147,7 +156,8 @@ def multi_head_attention_forward(
     p = dropout_p if training else 0.0
     out, weights = _attend(q, k, v, mask, p, need_weights, is_causal, num_heads)
     out = out.transpose(0, 1).reshape(length * batch, width)
-    out = F.linear(out, out_proj_weight, out_proj_bias).reshape(length, batch, out_proj_weight.shape[0])
+    out = F.linear(out, out_proj_weight, out_proj_bias).reshape(length, batch,
+                                                                out_proj_weight.shape[0])
     if weights is not None:
         weights = weights.reshape(batch, num_heads, length, source)
         weights = weights.mean(1) if average_attn_weights else weights
@@ -155,13 +165,14 @@ def multi_head_attention_forward(
     return (out if batched else out.squeeze(1)), weights
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Any, p: float, need_weights: bool, is_causal: bool,
-            num_heads: int) -> tuple[Tensor, Any]:
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Any, p: float, need_weights: bool,
+            is_causal: bool, num_heads: int) -> tuple[Tensor, Any]:
     """[n heads, l, d], [n heads, s, d] twice -> [n heads, l, d], and the weights where needed."""
     if not need_weights:
         def heads(t: Any) -> Any:
             return t if t is None or t.shape[0] == 1 else t.unflatten(0, (-1, num_heads))
-        out = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), heads(mask), p, is_causal)
+        out = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), heads(mask), p,
+                                             is_causal)
         return out.reshape(q.shape[0], *out.shape[-2:]), None
     scores = Tensor.F.matmul(q * (1.0 / float(q.shape[-1]) ** 0.5), k.transpose(-2, -1))
     weights = F.softmax(scores if mask is None else scores + mask, -1)
@@ -183,8 +194,8 @@ class MultiheadAttention(Module):
                  vdim: int | None = None, batch_first: bool = False, device: Any = None,
                  dtype: Any = None) -> None:
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} "
-                             f"and num_heads={num_heads} instead")
+            raise ValueError("embed_dim and num_heads must be greater than 0, got "
+                             f"embed_dim={embed_dim} and num_heads={num_heads} instead")
         super().__init__()
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.kdim = embed_dim if kdim is None else kdim
@@ -236,8 +247,8 @@ class MultiheadAttention(Module):
         """
         if key_padding_mask is not None and attn_mask is not None and (
                 key_padding_mask.dtype is not attn_mask.dtype):
-            warnings.warn("Support for mismatched key_padding_mask and attn_mask is deprecated. Use same "
-                          "type for both instead.", stacklevel=2)
+            warnings.warn("Support for mismatched key_padding_mask and attn_mask is deprecated. "
+                          "Use same type for both instead.", stacklevel=2)
         flip = self.batch_first and query.dim() == 3
         if flip:
             same_key, same_value = key is query, value is key
@@ -245,11 +256,12 @@ class MultiheadAttention(Module):
             key = query if same_key else key.transpose(1, 0)
             value = key if same_value else value.transpose(1, 0)
         out, weights = multi_head_attention_forward(
-            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias,
-            self.bias_k, self.bias_v, self.add_zero_attn, self.dropout, self.out_proj.weight,
-            self.out_proj.bias, self.training, key_padding_mask, need_weights, attn_mask,
-            not self._qkv_same_embed_dim, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight,
-            average_attn_weights=average_attn_weights, is_causal=is_causal)
+            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight,
+            self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout,
+            self.out_proj.weight, self.out_proj.bias, self.training, key_padding_mask,
+            need_weights, attn_mask, not self._qkv_same_embed_dim, self.q_proj_weight,
+            self.k_proj_weight, self.v_proj_weight, average_attn_weights=average_attn_weights,
+            is_causal=is_causal)
         return (out.transpose(1, 0) if flip else out), weights
 
 

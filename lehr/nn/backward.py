@@ -80,16 +80,18 @@ class Wrap:
             if made is not None:
                 made = made if isinstance(made, tuple) else (made,)
                 if len(made) != len(full):
-                    raise RuntimeError("Backward pre hook returned an invalid number of grad_output, got "
+                    raise RuntimeError("Backward pre hook returned an invalid number of "
+                                       "grad_output, got "
                                        f"{len(made)}, but expected {len(full)}")
                 full = made
         self.grads = full
         if self.places is None:
             for hook in self.after:
                 made = hook(self.module, (None,) * self.count, full)
-                if made is not None and not (isinstance(made, tuple) and all(g is None for g in made)):
-                    raise RuntimeError("Backward hook for Modules where no input requires gradient should "
-                                       "always return None or None for all gradients.")
+                if made is not None and not (isinstance(made,
+                                                        tuple) and all(g is None for g in made)):
+                    raise RuntimeError("Backward hook for Modules where no input requires gradient "
+                                       "should always return None or None for all gradients.")
             self.grads = None
         return tuple(full[i] for i in at)
 
@@ -104,8 +106,8 @@ class Wrap:
                 continue
             new = new if isinstance(new, tuple) else (new,)
             if len(new) != len(made):
-                raise RuntimeError(f"Backward hook returned an invalid number of grad_input, got {len(new)}, "
-                                   f"but expected {len(made)}")
+                raise RuntimeError("Backward hook returned an invalid number of grad_input, got "
+                                   f"{len(new)}, but expected {len(made)}")
             made = new
         self.grads = None
         return tuple(made[i] for i in self.places)

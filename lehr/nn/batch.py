@@ -60,8 +60,9 @@ class _NormBase(Module):
         raise NotImplementedError
 
     def extra_repr(self) -> str:
-        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-                f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
+        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+                f"affine={self.affine}, bias={self.bias is not None}, "
+                f"track_running_stats={self.track_running_stats}")
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any,
                               *rest: Any) -> None:
@@ -128,8 +129,8 @@ class _InstanceNorm(_NormBase):
             if found:
                 error_msgs.append(
                     f"Unexpected running stats buffer(s) {' and '.join(map(repr, found))} for "
-                    f"{type(self).__name__} with track_running_stats=False: the checkpoint is from a "
-                    "time when they were kept without being used; remove these keys to load it.")
+                    f"{type(self).__name__} with track_running_stats=False: the checkpoint is from "
+                    "a time when they were kept without being used; remove these keys to load it.")
                 for key in found:
                     state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys,

@@ -13,7 +13,8 @@ from lehr.tensor.tensor import Tensor
 
 State = tuple[Any, ...]
 
-# A step takes the input's share of the gates [n, gates h], the state (h,) or (h, c), the recurrent weights
+# A step takes the input's share of the gates [n, gates h], the state (h,) or (h, c), the recurrent
+# weights
 # [gates h, h] and bias [gates h], and the projection [p, h] or None; it gives the new state.
 
 
@@ -92,7 +93,8 @@ class RNNCellBase(Module):
             raise RuntimeError(f"input has inconsistent input_size: got {x.size(1)} expected "
                                f"{self.input_size}")
         if states is None:
-            zeros = Tensor.F.full((x.size(0), self.hidden_size), 0.0, dtype=x.dtype, device=x.device)
+            zeros = Tensor.F.full((x.size(0), self.hidden_size), 0.0, dtype=x.dtype,
+                                  device=x.device)
             states = (zeros,) * count
         else:
             states = self._checked(states, x.size(0), alone)
@@ -112,7 +114,8 @@ class RNNCellBase(Module):
                 raise RuntimeError(f"Input batch size {batch} doesn't match hidden{i} batch size "
                                    f"{h.size(0)}")
             if h.size(1) != self.hidden_size:
-                raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {h.size(1)}, expected "
+                raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {h.size(1)}, "
+                                   "expected "
                                    f"{self.hidden_size}")
             out.append(h)
         return tuple(out)
@@ -131,7 +134,8 @@ class RNNCell(RNNCellBase):
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         step = tanh_step if self.nonlinearity == "tanh" else relu_step
-        return self._run(step, input, None if hx is None else (hx,), 1)[0]  # type: ignore[no-any-return]
+        made: Tensor = self._run(step, input, None if hx is None else (hx,), 1)[0]
+        return made
 
 
 class LSTMCell(RNNCellBase):
@@ -155,7 +159,8 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """[n, input_size], [n, hidden_size] -> [n, hidden_size]."""
-        return self._run(gru_step, input, None if hx is None else (hx,), 1)[0]  # type: ignore[no-any-return]
+        made: Tensor = self._run(gru_step, input, None if hx is None else (hx,), 1)[0]
+        return made
 
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]

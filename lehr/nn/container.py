@@ -281,8 +281,8 @@ class ModuleDict(Module):
     def update(self, modules: Any) -> None:
         """Adds the modules of a mapping or of (key, module) pairs."""
         if not isinstance(modules, Iterable):
-            raise TypeError("ModuleDict.update should be called with an iterable of key/value pairs, "
-                            "but got " + type(modules).__name__)
+            raise TypeError("ModuleDict.update should be called with an iterable of key/value "
+                            "pairs, but got " + type(modules).__name__)
         if isinstance(modules, (OrderedDict, ModuleDict, Mapping)):
             for key, module in modules.items():
                 self[key] = module
@@ -293,8 +293,8 @@ class ModuleDict(Module):
                                 + type(pair).__name__)
             pair = tuple(pair)
             if len(pair) != 2:
-                raise ValueError(f"ModuleDict update sequence element #{i} has length {len(pair)}; 2 is "
-                                 "required")
+                raise ValueError(f"ModuleDict update sequence element #{i} has length {len(pair)}; "
+                                 "2 is required")
             self[pair[0]] = pair[1]
 
 
@@ -381,8 +381,8 @@ class ParameterDict(Module):
     def _key(key: Any) -> str:
         if not isinstance(key, str):
             raise TypeError(f"Index given to ParameterDict cannot be used as a key as it is not a "
-                            f"string (type is '{type(key).__name__}'). Open an issue on github if you "
-                            "need non-string keys.")
+                            f"string (type is '{type(key).__name__}'). Open an issue on github if "
+                            "you need non-string keys.")
         return key
 
     def __getitem__(self, key: str) -> Any:
@@ -460,8 +460,8 @@ class ParameterDict(Module):
     def update(self, parameters: Any) -> None:
         """Adds the values of a mapping (sorted by key unless ordered) or of (key, value) pairs."""
         if not isinstance(parameters, Iterable):
-            raise TypeError("ParametersDict.update should be called with an iterable of key/value pairs, "
-                            "but got " + type(parameters).__name__)
+            raise TypeError("ParametersDict.update should be called with an iterable of key/value "
+                            "pairs, but got " + type(parameters).__name__)
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             pairs: Any = parameters.items()
         elif isinstance(parameters, Mapping):
@@ -474,7 +474,8 @@ class ParameterDict(Module):
                                 + type(pair).__name__)
             pair = tuple(pair)
             if len(pair) != 2:
-                raise ValueError(f"ParameterDict update sequence element #{i} has length {len(pair)}; 2 "
+                raise ValueError(f"ParameterDict update sequence element #{i} has length "
+                                 f"{len(pair)}; 2 "
                                  "is required")
             self[pair[0]] = pair[1]
 

@@ -100,7 +100,8 @@ class _ConvNd(Module):
             if value != default:
                 text += f", {name}={value}"
         text += ", bias=False" if self.bias is None else ""
-        return text + ("" if self.padding_mode == "zeros" else f", padding_mode={self.padding_mode}")
+        return text + ("" if self.padding_mode == "zeros"
+                       else f", padding_mode={self.padding_mode}")
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)
@@ -147,7 +148,8 @@ class Conv1d(_Forward):
 
 
 class Conv2d(_Forward):
-    """Cross-correlation of [n, in_channels, h, w] (or without n) with [out, in / groups, kh, kw]."""
+    """Cross-correlation of [n, in_channels, h, w] (or without n) with [out, in / groups, kh,
+    kw]."""
 
     rank = 2
 
@@ -192,16 +194,17 @@ class _ConvTransposeNd(_ConvNd):
         if len(output_size) == input.dim():
             output_size = output_size[-n:]
         if len(output_size) != n:
-            raise ValueError(f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} "
-                             f"or {input.dim()} elements (got {len(output_size)})")
+            raise ValueError(f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have "
+                             f"{n} or {input.dim()} elements (got {len(output_size)})")
         made = []
         for d in range(n):
             least = ((input.size(d + input.dim() - n) - 1) * stride[d] - 2 * padding[d] +
                      (1 if dilation is None else dilation[d]) * (kernel_size[d] - 1) + 1)
             most = least + stride[d] - 1
             if not least <= output_size[d] <= most:
-                raise ValueError(f"requested an output size of {tuple(output_size)}, but dimension {d} "
-                                 f"must lie in [{least}, {most}] for an input of {input.size()[-n:]}")
+                raise ValueError(f"requested an output size of {tuple(output_size)}, but dimension "
+                                 f"{d} must lie in [{least}, {most}] for an input of "
+                                 f"{input.size()[-n:]}")
             made.append(output_size[d] - least)
         return made
 

@@ -24,7 +24,8 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Zeroes elements with probability p, scales the rest by 1 / (1 - p) (Srivastava et al., 2014)."""
+    """Zeroes elements with probability p, scales the rest by 1 / (1 - p) (Srivastava et al.,
+    2014)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """[*] -> [*]."""

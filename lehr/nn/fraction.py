@@ -18,7 +18,8 @@ def _starts(sample: Tensor, size: int, out: int, kernel: int) -> Tensor:
     at = F.arange(out, dtype=dt.float64, device=sample.device)
     u = F.unsqueeze(F.to_dtype(sample, dt.float64), -1)
     if out == 1:
-        return F.full((*sample._shape, 1), size - kernel, dtype=dt.int64)  # type: ignore[no-any-return]
+        made: Tensor = F.full((*sample._shape, 1), size - kernel, dtype=dt.int64)
+        return made
     alpha = (size - kernel) / (out - 1)
     begin = F.to_dtype(F.floor((u + at) * alpha) - F.floor(u * alpha), dt.int64)
     last = F.full((*sample._shape, 1), size - kernel, dtype=dt.int64, device=sample.device)
@@ -28,10 +29,11 @@ def _starts(sample: Tensor, size: int, out: int, kernel: int) -> Tensor:
 def _pool(input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any,
           rank: int) -> tuple[Tensor, Tensor]:
     if output_size is None and output_ratio is None:
-        raise ValueError(f"fractional_max_pool{rank}d requires specifying either an output_size or an "
-                         "output_ratio")
+        raise ValueError(f"fractional_max_pool{rank}d requires specifying either an output_size or "
+                         "an output_ratio")
     if input.dim() not in (rank + 1, rank + 2):
-        raise RuntimeError(f"fractional_max_pool{rank}d: Expected {rank + 1}D or {rank + 2}D tensor, but "
+        raise RuntimeError(f"fractional_max_pool{rank}d: Expected {rank + 1}D or {rank + 2}D "
+                           "tensor, but "
                            f"got: {list(input.shape)}")
     F = Tensor.F
     kernel = spread(kernel_size, rank)
@@ -112,8 +114,8 @@ class _FractionalMaxPoolNd(Module):
         self.output_size = None if output_size is None else spread(output_size, n)
         self.output_ratio = None if output_ratio is None else spread(output_ratio, n)
         if output_size is None and output_ratio is None:
-            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or a "
-                             "pooling ratio")
+            raise ValueError(f"{type(self).__name__} requires specifying either an output size, or "
+                             "a pooling ratio")
         if output_size is not None and output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):

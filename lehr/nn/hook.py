@@ -56,8 +56,10 @@ class RemovableHandle:
         self.remove()
 
 
-def add(table: Any, hook: Hook, owner: Any = None, first: bool = False, **options: Any) -> RemovableHandle:
-    """Puts `hook` into `table`, ahead of the others if `first`; `options` maps tables to mark it in."""
+def add(table: Any, hook: Hook, owner: Any = None, first: bool = False,
+        **options: Any) -> RemovableHandle:
+    """Puts `hook` into `table`, ahead of the others if `first`; `options` maps tables to mark it
+    in."""
     extra = [d for d, wanted in options.values() if wanted]
     handle = RemovableHandle(table, extra_dict=extra, owner=owner)
     table[handle.id] = hook
@@ -83,17 +85,20 @@ PARAMETER: OrderedDict[int, Hook] = OrderedDict()
 
 
 def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
-    """`hook(module, name, buffer)` at every registration of a buffer; a result replaces the buffer."""
+    """`hook(module, name, buffer)` at every registration of a buffer; a result replaces the
+    buffer."""
     return add(BUFFER, hook)
 
 
 def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
-    """`hook(module, name, child)` at every registration of a module; a result replaces the child."""
+    """`hook(module, name, child)` at every registration of a module; a result replaces the
+    child."""
     return add(MODULE, hook)
 
 
 def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
-    """`hook(module, name, parameter)` at every registration of a parameter; a result replaces it."""
+    """`hook(module, name, parameter)` at every registration of a parameter; a result replaces
+    it."""
     return add(PARAMETER, hook)
 
 
@@ -105,11 +110,13 @@ def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
 def register_module_forward_hook(hook: Hook, *, with_kwargs: bool = False,
                                  always_call: bool = False) -> RemovableHandle:
     """`hook(module, args, output)` after every module's forward; a result replaces the output."""
-    return add(FORWARD, hook, kwargs=(FORWARD_KWARGS, with_kwargs), always=(FORWARD_ALWAYS, always_call))
+    return add(FORWARD, hook, kwargs=(FORWARD_KWARGS, with_kwargs),
+               always=(FORWARD_ALWAYS, always_call))
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
-    """`hook(module, grad_output)` before every module's backward; a result replaces the gradients."""
+    """`hook(module, grad_output)` before every module's backward; a result replaces the
+    gradients."""
     return add(BACKWARD_PRE, hook)
 
 
@@ -189,6 +196,7 @@ def _run_always(module: Any, args: Any, kwargs: Any, called: set[int]) -> None:
                 try:
                     _after(module, key, hook, args, kwargs, None)
                 except Exception as error:
-                    warnings.warn("module forward hook with ``always_call=True`` raised an exception "
-                                  f"that was silenced as another error was raised in forward: "
+                    warnings.warn("module forward hook with ``always_call=True`` raised an "
+                                  "exception that was silenced as another error was raised in "
+                                  "forward: "
                                   f"{error}", stacklevel=2)

@@ -42,7 +42,8 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with this mean and standard deviation."""
-    return _written(tensor, Tensor.F.normal(tuple(tensor._shape), mean, std, *random.take(generator),
+    return _written(tensor,
+                    Tensor.F.normal(tuple(tensor._shape), mean, std, *random.take(generator),
                                             dtype=tensor.dtype, device=tensor.device))
 
 
@@ -50,8 +51,8 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
                   b: float = 2.0, generator: Any = None) -> Tensor:
     """Normal values limited to [a, b], by inversion of the distribution function."""
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
-                      "values may be incorrect.", stacklevel=2)
+        warnings.warn("mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The "
+                      "distribution of values may be incorrect.", stacklevel=2)
 
     def cdf(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
@@ -106,7 +107,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     if tensor.ndim < 2:
-        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 "
+                         "dimensions")
     field = math.prod(tensor._shape[2:])
     return tensor._shape[1] * field, tensor._shape[0] * field
 
@@ -187,8 +189,8 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 def _old(name: str, new: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A name without the underscore, from before it was the rule."""
     def deprecated(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.", FutureWarning,
-                      stacklevel=2)
+        warnings.warn(f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.",
+                      FutureWarning, stacklevel=2)
         return new(*args, **kwargs)
     deprecated.__name__ = name
     return deprecated

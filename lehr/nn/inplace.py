@@ -8,7 +8,8 @@ from typing import Any
 from lehr.ops import families, registry  # noqa: F401  (families fills the registry)
 from lehr.tensor import dispatch
 
-NAMES = ("relu", "relu6", "elu", "selu", "celu", "leaky_relu", "silu", "mish", "hardtanh", "hardsigmoid",
+NAMES = ("relu", "relu6", "elu", "selu", "celu", "leaky_relu", "silu", "mish", "hardtanh",
+         "hardsigmoid",
          "hardswish", "threshold")
 
 

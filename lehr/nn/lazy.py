@@ -37,7 +37,8 @@ class LazyModuleMixin:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[safe-super]
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
-        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
+        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters,
+                                                               with_kwargs=True)
 
     def _lazy_load_hook(self: Any, state_dict: Any, prefix: str, *rest: Any) -> None:
         """Takes the shapes of a state_dict that has them."""
@@ -49,7 +50,8 @@ class LazyModuleMixin:
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Materializes the parameters for these arguments of `forward`; subclasses define it."""
-        raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
+        raise NotImplementedError("initialize_parameters is not implemented for "
+                                  f"{type(self).__name__}")
 
     def has_uninitialized_params(self: Any) -> bool:
         """Whether some parameter or buffer has no shape yet."""
@@ -198,6 +200,7 @@ BASES: dict[type, tuple[Any, ...]] = {
     _LazyNorm: (BatchNorm1d, BatchNorm2d, BatchNorm3d),
     _LazyInstanceNorm: (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d),
 }
-CLASSES = {f"Lazy{base.__name__}": _lazy(base, kind) for kind, bases in BASES.items() for base in bases}
+CLASSES = {f"Lazy{base.__name__}": _lazy(base, kind) for kind,
+           bases in BASES.items() for base in bases}
 globals().update(CLASSES)
-__all__ = ["LazyLinear", *CLASSES]  # noqa: PLE0605
+__all__ = ["LazyLinear", *CLASSES]

@@ -31,7 +31,8 @@ class Identity(Module):
 class Linear(Module):
     """y = x W^T + b: [*, in_features] -> [*, out_features].
 
-    weight [out_features, in_features] and bias [out_features], both uniform in +-1/sqrt(in_features).
+    weight [out_features, in_features] and bias [out_features], both uniform in
+    +-1/sqrt(in_features).
     """
 
     in_features: int

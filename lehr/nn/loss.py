@@ -27,7 +27,8 @@ class _Loss(Module):
 
     reduction: str
 
-    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, size_average: Any = None, reduce: Any = None,
+                 reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = _reduction(size_average, reduce, reduction)
 
@@ -85,7 +86,8 @@ class HuberLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """-log softmax(input)[target] over classes, dimension 1; targets are indices or probabilities."""
+    """-log softmax(input)[target] over classes, dimension 1; targets are indices or
+    probabilities."""
 
     def __init__(self, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
                  reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> None:
@@ -221,8 +223,8 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 class MultiMarginLoss(_WeightedLoss):
     """Hinge loss of one class a sample."""
 
-    def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None, size_average: Any = None,
-                 reduce: Any = None, reduction: str = "mean") -> None:
+    def __init__(self, p: int = 1, margin: float = 1.0, weight: Any = None,
+                 size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
@@ -272,7 +274,8 @@ class TripletMarginLoss(_Loss):
                  size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
         super().__init__(size_average, reduce, reduction)
         if margin <= 0:
-            raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} "
+            raise ValueError("TripletMarginLoss: expected margin to be greater than 0, got "
+                             f"{margin} "
                              "instead")
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
@@ -292,7 +295,8 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same "
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the "
+                           "same "
                            f"number of dimensions, but got: anchor {anchor.ndim}D, positive "
                            f"{positive.ndim}D, and negative {negative.ndim}D inputs")
     distance = distance_function or F.pairwise_distance
@@ -312,7 +316,8 @@ class TripletMarginWithDistanceLoss(_Loss):
                  reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
         if margin <= 0:
-            raise ValueError("TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
+            raise ValueError("TripletMarginWithDistanceLoss: expected margin to be greater than 0, "
+                             "got "
                              f"{margin} instead")
         self.distance_function = distance_function or PairwiseDistance()
         self.margin, self.swap = margin, swap
@@ -320,22 +325,23 @@ class TripletMarginWithDistanceLoss(_Loss):
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """[n, d] each -> [] or [n]."""
         return triplet_margin_with_distance_loss(
-            anchor, positive, negative, distance_function=self.distance_function, margin=self.margin,
-            swap=self.swap, reduction=self.reduction)
+            anchor, positive, negative, distance_function=self.distance_function,
+            margin=self.margin, swap=self.swap, reduction=self.reduction)
 
 
 class CTCLoss(_Loss):
     """Connectionist temporal classification (Graves et al., 2006)."""
 
-    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+    def __init__(self, blank: int = 0, reduction: str = "mean",
+                 zero_infinity: bool = False) -> None:
         super().__init__(reduction=reduction)
         self.blank, self.zero_infinity = blank, zero_infinity
 
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any,
                 target_lengths: Any) -> Tensor:
         """[t, n, c], [n, s] or [sum of lengths], [n], [n] -> [] or [n]."""
-        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
-                          self.zero_infinity)
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank,
+                          self.reduction, self.zero_infinity)
 
 
 class CosineSimilarity(Module):
@@ -363,7 +369,9 @@ class PairwiseDistance(Module):
 
 
 __all__ = ["BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CosineSimilarity",
-           "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss",
+           "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss",
+           "L1Loss",
            "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss",
-           "MultiMarginLoss", "NLLLoss", "NLLLoss2d", "PairwiseDistance", "PoissonNLLLoss", "SmoothL1Loss",
+           "MultiMarginLoss", "NLLLoss", "NLLLoss2d", "PairwiseDistance", "PoissonNLLLoss",
+           "SmoothL1Loss",
            "SoftMarginLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss"]

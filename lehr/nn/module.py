@@ -1,8 +1,8 @@
 """`Module`: a tree of parameters, buffers and submodules with a `forward`.
 
-Parameters, buffers and children live in three dictionaries and are read as attributes. Everything a guard on a
-module tree rests on can be watched (`lehr.tensor.watch`): assignments, registrations, `train()`, hooks, and the
-storage and `requires_grad` of the tensors.
+Parameters, buffers and children live in three dictionaries and are read as attributes. Everything a
+guard on a module tree rests on can be watched (`lehr.tensor.watch`): assignments, registrations,
+`train()`, hooks, and the storage and `requires_grad` of the tensors.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class Module(Saved):
             touch(self)
 
     def __dir__(self) -> list[str]:
-        found = {*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers}
+        found = {*dir(type(self)), *self.__dict__, *self._parameters, *self._modules,
+                 *self._buffers}
         return sorted(k for k in found if not k[0].isdigit())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -184,8 +185,8 @@ class Module(Saved):
         if param is not None and param.grad_fn is not None:
             raise ValueError(
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
-                "created explicitly. To express one parameter as a function of others, compute it in "
-                "forward().")
+                "created explicitly. To express one parameter as a function of others, compute it "
+                "in forward().")
         table[name] = registered(hooks.PARAMETER, self, name, param)
         if "_watchers" in self.__dict__:
             touch(self)
@@ -281,8 +282,8 @@ class Module(Saved):
 
     def _one_kind_of_backward_hook(self, full: bool) -> None:
         if self._is_full_backward_hook is (not full):
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a "
-                               "single Module. Please use only one of them.")
+            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on "
+                               "a single Module. Please use only one of them.")
         self._is_full_backward_hook = full
 
     # -- traversal
@@ -437,7 +438,8 @@ class Module(Saved):
                     p.grad = p.grad.detach().zero_()
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-        """Replaces the values of every parameter, gradient and buffer by what `fn` makes of them."""
+        """Replaces the values of every parameter, gradient and buffer by what `fn` makes of
+        them."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -491,7 +493,7 @@ class Module(Saved):
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Gives all tensors memory on `device`, without values."""
         F = Tensor.F
-        return self._apply(lambda t: F.empty_like(t, device=device), recurse)
+        return self._apply(lambda t: F.empty(tuple(t.shape), dtype=t.dtype, device=device), recurse)
 
     def type(self, dst_type: Any) -> Any:
         """Converts all parameters and buffers."""

@@ -1,6 +1,8 @@
-"""Functions of `nn.functional` that draw random numbers: dropout in its forms, rrelu, Gumbel softmax.
+"""Functions of `nn.functional` that draw random numbers: dropout in its forms, rrelu, Gumbel
+softmax.
 
-A draw takes its place in the generator's stream here, in program order; the ops are functions of that place.
+A draw takes its place in the generator's stream here, in program order; the ops are functions of
+that place.
 """
 
 from __future__ import annotations
@@ -55,10 +57,13 @@ def _channels(name: str, input: Tensor, p: float, training: bool, inplace: bool,
     _checked(p)
     n = input.dim()
     if n not in (rank + 1, rank + 2):
-        warnings.warn(f"{name}: Received a {n}-D input to {name}, which is deprecated and will result in an "
-                      f"error in a future release. To retain the behavior and silence this warning, please "
-                      f"use dropout instead. Note that {name} exists to provide channel-wise dropout on "
-                      f"inputs with {rank} spatial dimensions, a channel dimension, and an optional batch "
+        warnings.warn(f"{name}: Received a {n}-D input to {name}, which is deprecated and will "
+                      "result in an error in a future release. To retain the behavior and silence "
+                      "this warning, please "
+                      f"use dropout instead. Note that {name} exists to provide channel-wise "
+                      "dropout on "
+                      f"inputs with {rank} spatial dimensions, a channel dimension, and an "
+                      "optional batch "
                       f"dimension (i.e. {rank + 1}D or {rank + 2}D inputs).", stacklevel=3)
     if p == 0.0 or not training:
         return input
@@ -68,17 +73,20 @@ def _channels(name: str, input: Tensor, p: float, training: bool, inplace: bool,
     return _drawn("dropout", input, p, inplace, True)
 
 
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True,
+              inplace: bool = False) -> Tensor:
     """Dropout of whole channels of [n, c, l] or [c, l]."""
     return _channels("dropout1d", input, p, training, inplace, 1, True)
 
 
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True,
+              inplace: bool = False) -> Tensor:
     """Dropout of whole channels of [n, c, h, w]; of a 3-D input, dimension 1."""
     return _channels("dropout2d", input, p, training, inplace, 2, False)
 
 
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True,
+              inplace: bool = False) -> Tensor:
     """Dropout of whole channels of [n, c, d, h, w] or [c, d, h, w]."""
     return _channels("dropout3d", input, p, training, inplace, 3, True)
 

@@ -13,7 +13,8 @@ from lehr.tensor.tensor import Tensor
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, numbers.Integral) else tuple(shape)  # type: ignore[return-value]
+    return (shape,) if isinstance(shape,
+                                  numbers.Integral) else tuple(shape)  # type: ignore[return-value]
 
 
 class LayerNorm(Module):

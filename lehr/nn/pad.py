@@ -72,4 +72,4 @@ CLASSES = {
     **_family(_Pad, "CircularPad", "Pads with the values from the other side of", mode="circular"),
 }
 globals().update(CLASSES)
-__all__ = list(CLASSES)  # noqa: PLE0605
+__all__ = list(CLASSES)

@@ -100,13 +100,15 @@ class Buffer(Tensor, metaclass=MarkedClass):
         return made
 
 
-LATE = ("Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
-        "`load_state_dict` when trying to load an uninitialized parameter into an initialized module. "
-        "Call `forward` to initialize the parameters before accessing their attributes.")
+LATE = ("Can't access the shape of an uninitialized parameter or buffer. This error usually "
+        "happens in `load_state_dict` when trying to load an uninitialized parameter into an "
+        "initialized module. Call `forward` to initialize the parameters before accessing their "
+        "attributes.")
 
 
 class Uninitialized:
-    """A tensor of a lazy module: it has a dtype and a device, and a shape only from `materialize` on."""
+    """A tensor of a lazy module: it has a dtype and a device, and a shape only from `materialize`
+    on."""
 
     is_lazy = True
     cls_to_become: type

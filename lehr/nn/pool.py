@@ -76,7 +76,8 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """[n, c, l], places [n, c, l] -> [n, c, l']."""
-        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding,
+                              output_size)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
@@ -86,7 +87,8 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """[n, c, h, w], places -> [n, c, h', w']."""
-        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding,
+                              output_size)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
@@ -96,7 +98,8 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """[n, c, d, h, w], places -> [n, c, d', h', w']."""
-        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding,
+                              output_size)
 
 
 class _AvgPoolNd(Module):
@@ -113,8 +116,8 @@ class _AvgPoolNd(Module):
 class AvgPool1d(_AvgPoolNd):
     """Means of windows of [n, c, l]."""
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-                 count_include_pad: bool = True) -> None:
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 ceil_mode: bool = False, count_include_pad: bool = True) -> None:
         super().__init__()
         self.kernel_size = spread(kernel_size, 1)
         self.stride = spread(kernel_size if stride is None else stride, 1)
@@ -130,8 +133,9 @@ class AvgPool1d(_AvgPoolNd):
 class _Divided(_AvgPoolNd):
     """Settings of a mean whose divisor may be given."""
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-                 count_include_pad: bool = True, divisor_override: int | None = None) -> None:
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 ceil_mode: bool = False, count_include_pad: bool = True,
+                 divisor_override: int | None = None) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
@@ -167,8 +171,8 @@ class _LPPoolNd(Module):
         self.stride, self.ceil_mode = stride, ceil_mode
 
     def extra_repr(self) -> str:
-        return (f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-                f"ceil_mode={self.ceil_mode}")
+        return (f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, "
+                f"stride={self.stride}, ceil_mode={self.ceil_mode}")
 
 
 class LPPool1d(_LPPoolNd):
@@ -176,7 +180,8 @@ class LPPool1d(_LPPoolNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """[n, c, l] -> [n, c, l']."""
-        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride,
+                           self.ceil_mode)
 
 
 class LPPool2d(_LPPoolNd):
@@ -184,7 +189,8 @@ class LPPool2d(_LPPoolNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """[n, c, h, w] -> [n, c, h', w']."""
-        return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride,
+                           self.ceil_mode)
 
 
 class LPPool3d(_LPPoolNd):
@@ -192,7 +198,8 @@ class LPPool3d(_LPPoolNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """[n, c, d, h, w] -> [n, c, d', h', w']."""
-        return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+        return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride,
+                           self.ceil_mode)
 
 
 class _AdaptiveMaxPoolNd(Module):
@@ -266,6 +273,8 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
 
 
 __all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
-           "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d",
-           "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d",
+           "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
+           "LPPool1d",
+           "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d",
+           "MaxUnpool2d",
            "MaxUnpool3d"]

@@ -16,7 +16,8 @@ from lehr.nn.utils.rnn import PackedSequence
 from lehr.tensor.tensor import Tensor
 
 
-def over_steps(step: Any, x: Tensor, state: State, weights: Any, reverse: bool) -> tuple[Tensor, State]:
+def over_steps(step: Any, x: Tensor, state: State, weights: Any, reverse: bool) -> tuple[Tensor,
+                                                                                         State]:
     """One direction of one layer: x [t, n, i], states [n, h] -> [t, n, h], the last states."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     gates = F.linear(x, w_ih, b_ih).unbind(0)
@@ -31,9 +32,10 @@ def over_steps(step: Any, x: Tensor, state: State, weights: Any, reverse: bool) 
 
 def over_packed(step: Any, x: Tensor, state: State, weights: Any, reverse: bool,
                 sizes: list[int]) -> tuple[Tensor, State]:
-    """The same over packed steps: x [sum of sizes, i]; step t is of the first sizes[t] sequences."""
+    """The same over packed steps: x [sum of sizes, i]; step t is of the first sizes[t]
+    sequences."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    gates = Tensor.F.split(F.linear(x, w_ih, b_ih), sizes, 0)
+    gates = F.linear(x, w_ih, b_ih).split(sizes, 0)
     cat = Tensor.F.cat
     outs, ended, first = [], [], state
     if reverse:  # sequences join as their ends are reached
@@ -158,7 +160,8 @@ class RNNBase(Module):
     def _start(self, x: Tensor, states: Any, expected: Any, order: Any) -> State:
         """The given states, checked and in the packed order, or zeros."""
         if states is None:
-            return tuple(Tensor.F.full(shape, 0.0, dtype=x.dtype, device=x.device) for shape in expected)
+            return tuple(Tensor.F.full(shape, 0.0, dtype=x.dtype,
+                                       device=x.device) for shape in expected)
         for i, (h, shape) in enumerate(zip(states, expected, strict=True)):
             name = f"hidden[{i}]" if len(expected) > 1 else "hidden"
             self.check_hidden_size(h, shape, "Expected " + name + " size {}, got {}")
@@ -207,7 +210,8 @@ class RNNBase(Module):
         if isinstance(input, PackedSequence):
             return self._packed(input, states)
         if input.dim() not in (2, 3):
-            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D "
+            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got "
+                             f"{input.dim()}D "
                              "instead")
         alone = input.dim() == 2
         self._check_ranks(states, alone)
@@ -233,16 +237,18 @@ class RNNBase(Module):
             if len(states) > 1:
                 names = "hx and cx"
                 shown = "(" + ", ".join(f"{s.dim()}-D" for s in states) + ") tensors"
-            raise RuntimeError(f"For {kind} input, {names} should also be {wanted}-D but got {shown}")
+            raise RuntimeError(f"For {kind} input, {names} should also be {wanted}-D but got "
+                               f"{shown}")
 
 
 def _check(mode: str, hidden_size: int, num_layers: int, dropout: float, proj_size: int) -> None:
     if (not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1
             or isinstance(dropout, bool)):
-        raise ValueError("dropout should be a number in range [0, 1] representing the probability of an "
-                         "element being zeroed")
+        raise ValueError("dropout should be a number in range [0, 1] representing the probability "
+                         "of an element being zeroed")
     if dropout > 0 and num_layers == 1:
-        warnings.warn("dropout option adds dropout after all but last recurrent layer, so non-zero dropout "
+        warnings.warn("dropout option adds dropout after all but last recurrent layer, so non-zero "
+                      "dropout "
                       f"expects num_layers greater than 1, but got dropout={dropout} and "
                       f"num_layers={num_layers}", stacklevel=4)
     if not isinstance(hidden_size, int):
@@ -275,7 +281,8 @@ class RNN(RNNBase):
             self_nonlinearity = kwargs.pop("nonlinearity", "tanh")
         modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
         if self_nonlinearity not in modes:
-            raise ValueError(f"Unknown nonlinearity '{self_nonlinearity}'. Select from 'tanh' or 'relu'.")
+            raise ValueError(f"Unknown nonlinearity '{self_nonlinearity}'. Select from 'tanh' or "
+                             "'relu'.")
         super().__init__(modes[self_nonlinearity], *args, **kwargs)
         self.nonlinearity = self_nonlinearity
 
@@ -286,7 +293,8 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Layers of long short-term memory (Hochreiter & Schmidhuber, 1997), h projected to `proj_size`."""
+    """Layers of long short-term memory (Hochreiter & Schmidhuber, 1997), h projected to
+    `proj_size`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)

@@ -15,9 +15,10 @@ def _count(shape: Any, dims: Any) -> Any:
     return n
 
 
-def track(mean: Any, var: Any, new_mean: Tensor, new_var: Tensor, count: Any, momentum: Any) -> None:
-    """Moves running statistics towards new ones by `momentum`; the variance, of `count` values, is made
-    unbiased first. Nothing happens for no values."""
+def track(mean: Any, var: Any, new_mean: Tensor, new_var: Tensor, count: Any,
+          momentum: Any) -> None:
+    """Moves running statistics towards new ones by `momentum`; the variance, of `count` values, is
+    made unbiased first. Nothing happens for no values."""
     if isinstance(count, int) and count == 0:
         return
     with no_grad():
@@ -27,8 +28,9 @@ def track(mean: Any, var: Any, new_mean: Tensor, new_var: Tensor, count: Any, mo
             var.copy_(var * (1 - momentum) + new_var * (count / (count - 1)) * momentum)
 
 
-def batch_norm(input: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
-               training: bool = False, momentum: Any = 0.1, eps: float = 1e-5) -> Tensor:
+def batch_norm(input: Tensor, running_mean: Any, running_var: Any, weight: Any = None,
+               bias: Any = None, training: bool = False, momentum: Any = 0.1,
+               eps: float = 1e-5) -> Tensor:
     """Standardises every channel of [n, c, ..] (Ioffe & Szegedy, 2015).
 
     When training, with the batch's mean and variance, and `running_mean` and `running_var` [c] move
@@ -37,8 +39,10 @@ def batch_norm(input: Tensor, running_mean: Any, running_var: Any, weight: Any =
     F = Tensor.F
     if not training:
         if running_mean is None or running_var is None:
-            raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
-        return F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)  # type: ignore[no-any-return]
+            raise RuntimeError("Expected running_mean and running_var to be defined when "
+                               "training=False")
+        made: Tensor = F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
+        return made
     out, mean, var = F.batch_norm_train(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:
         count = _count(input._shape, [0, *range(2, input.dim())])
@@ -46,9 +50,9 @@ def batch_norm(input: Tensor, running_mean: Any, running_var: Any, weight: Any =
     return out  # type: ignore[no-any-return]
 
 
-def instance_norm(input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Any = None,
-                  bias: Any = None, use_input_stats: bool = True, momentum: float = 0.1,
-                  eps: float = 1e-5) -> Tensor:
+def instance_norm(input: Tensor, running_mean: Any = None, running_var: Any = None,
+                  weight: Any = None, bias: Any = None, use_input_stats: bool = True,
+                  momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
     """Standardises every channel of every sample of [n, c, ..] (Ulyanov et al., 2016).
 
     `use_input_stats` False uses the running statistics [c] as `batch_norm` does.
@@ -58,7 +62,8 @@ def instance_norm(input: Tensor, running_mean: Any = None, running_var: Any = No
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when "
                                "use_input_stats=False")
-        return F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)  # type: ignore[no-any-return]
+        made: Tensor = F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
+        return made
     out, mean, var = F.instance_norm_train(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:
         count = _count(input._shape, range(2, input.dim()))

@@ -37,7 +37,8 @@ class Unflatten(Module):
                             f"{type(unflattened_size).__name__}")
         for i, size in enumerate(unflattened_size):
             if not isinstance(size, int):
-                raise TypeError(f"unflattened_size must be tuple of ints, but found element of type "
+                raise TypeError("unflattened_size must be tuple of ints, but found element of "
+                                "type "
                                 f"{type(size).__name__} at pos {i}")
         self.dim, self.unflattened_size = dim, unflattened_size
 
@@ -71,7 +72,8 @@ class Fold(Module):
 class Unfold(Module):
     """Sliding blocks of an image: [n, c, h, w] -> [n, c kh kw, blocks]."""
 
-    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
+                 stride: Any = 1) -> None:
         super().__init__()
         self.kernel_size, self.dilation = kernel_size, dilation
         self.padding, self.stride = padding, stride
@@ -81,8 +83,8 @@ class Unfold(Module):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        return (f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
-                f"stride={self.stride}")
+        return (f"kernel_size={self.kernel_size}, dilation={self.dilation}, "
+                f"padding={self.padding}, stride={self.stride}")
 
 
 class Upsample(Module):
@@ -172,5 +174,6 @@ class ChannelShuffle(Module):
         return f"groups={self.groups}"
 
 
-__all__ = ["ChannelShuffle", "Flatten", "Fold", "PixelShuffle", "PixelUnshuffle", "Unflatten", "Unfold",
+__all__ = ["ChannelShuffle", "Flatten", "Fold", "PixelShuffle", "PixelUnshuffle", "Unflatten",
+           "Unfold",
            "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]

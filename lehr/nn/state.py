@@ -68,8 +68,8 @@ class Saved:
         `keep_vars` gives the parameters themselves instead of detached tensors.
         """
         if args:
-            warnings.warn("Positional args are being deprecated, use kwargs instead.", FutureWarning,
-                          stacklevel=2)
+            warnings.warn("Positional args are being deprecated, use kwargs instead.",
+                          FutureWarning, stacklevel=2)
             destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args):])
         if destination is None:
             destination = OrderedDict()
@@ -127,7 +127,8 @@ class Saved:
                     errors.insert(place, f"{title} key(s) in state_dict: {listed}. ")
         if errors:
             lines = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{lines}")
+            raise RuntimeError("Error(s) in loading state_dict for "
+                               f"{type(self).__name__}:\n\t{lines}")
         return Keys(missing, unexpected)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool,
@@ -175,9 +176,9 @@ class Saved:
             return (f"size mismatch for {key}: copying a param with shape {given.shape} from "
                     f"checkpoint, the shape in current model is {t.shape}.")
         if t.device.type == "meta" and given.device.type != "meta" and not assign:
-            warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta "
-                          "parameter in the current model, which is a no-op. (Did you mean to pass "
-                          "`assign=True` to assign items in the state dictionary to their "
+            warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a "
+                          "meta parameter in the current model, which is a no-op. (Did you mean to "
+                          "pass `assign=True` to assign items in the state dictionary to their "
                           "corresponding key in the module instead of copying them in place?)",
                           stacklevel=2)
             return None
@@ -224,7 +225,8 @@ class Saved:
         return hooks.add(self._load_state_dict_pre_hooks, bound)
 
     def register_load_state_dict_pre_hook(self, hook: Any) -> RemovableHandle:
-        """`hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`."""
+        """`hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected,
+        errors)`."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def register_load_state_dict_post_hook(self, hook: Any) -> RemovableHandle:
@@ -245,9 +247,9 @@ def _load(module: Any, state: Any, prefix: str, metadata: Any, assign: bool, fou
             _load(child, below, front, metadata, assign, found)
     for hook in module._load_state_dict_post_hooks.values():
         if hook(module, Keys(missing, unexpected)) is not None:
-            raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not "
-                                 "expected to return new values, if incompatible_keys need to be "
-                                 "modified, it should be done inplace.")
+            raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are "
+                                 "not expected to return new values, if incompatible_keys need to "
+                                 "be modified, it should be done inplace.")
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:

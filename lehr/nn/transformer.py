@@ -97,7 +97,8 @@ class TransformerDecoderLayer(Module):
                  dtype: Any = None) -> None:
         super().__init__()
         where: dict[str, Any] = {"device": device, "dtype": dtype}
-        heads: dict[str, Any] = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **where}
+        heads: dict[str, Any] = {"dropout": dropout, "batch_first": batch_first, "bias": bias,
+                                 **where}
         self.self_attn = MultiheadAttention(d_model, nhead, **heads)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **heads)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **where)
@@ -140,8 +141,9 @@ class TransformerDecoderLayer(Module):
 
     def _mha_block(self, x: Tensor, mem: Tensor, attn_mask: Any, key_padding_mask: Any,
                    is_causal: bool = False) -> Tensor:
-        made = self.multihead_attn(x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask,
-                                   is_causal=is_causal, need_weights=False)[0]
+        made = self.multihead_attn(x, mem, mem, attn_mask=attn_mask,
+                                   key_padding_mask=key_padding_mask, is_causal=is_causal,
+                                   need_weights=False)[0]
         return self.dropout2(made)  # type: ignore[no-any-return]
 
     def _ff_block(self, x: Tensor) -> Tensor:
@@ -150,7 +152,8 @@ class TransformerDecoderLayer(Module):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer; `enable_nested_tensor` is accepted without effect."""
+    """`num_layers` copies of an encoder layer; `enable_nested_tensor` is accepted without
+    effect."""
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Any = None,
                  enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
@@ -186,8 +189,8 @@ class TransformerDecoder(Module):
         for layer in self.layers:
             x = layer(x, memory, tgt_mask=tgt_mask, memory_mask=memory_mask,
                       tgt_key_padding_mask=tgt_key_padding_mask,
-                      memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=bool(tgt_is_causal),
-                      memory_is_causal=memory_is_causal)
+                      memory_key_padding_mask=memory_key_padding_mask,
+                      tgt_is_causal=bool(tgt_is_causal), memory_is_causal=memory_is_causal)
         return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
 
 
@@ -202,7 +205,8 @@ class Transformer(Module):
         super().__init__()
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
                  norm_first, bias, device, dtype)
-        norm: dict[str, Any] = {"eps": layer_norm_eps, "bias": bias, "device": device, "dtype": dtype}
+        norm: dict[str, Any] = {"eps": layer_norm_eps, "bias": bias, "device": device,
+                                "dtype": dtype}
         self.encoder = TransformerEncoder(
             TransformerEncoderLayer(*layer), num_encoder_layers, LayerNorm(d_model, **norm)
         ) if custom_encoder is None else custom_encoder

@@ -10,8 +10,8 @@ from lehr.tensor.tensor import Tensor
 
 
 def _pool(name: str, values: Callable[..., Any], both: Callable[..., Any]) -> Callable[..., Any]:
-    def pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-             ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    def pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+             dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
         """Maxima of windows; `return_indices` also gives their places, flat within a channel."""
         run = both if return_indices else values
         return run(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -19,7 +19,8 @@ def _pool(name: str, values: Callable[..., Any], both: Callable[..., Any]) -> Ca
     return pool
 
 
-def _adaptive(name: str, values: Callable[..., Any], both: Callable[..., Any]) -> Callable[..., Any]:
+def _adaptive(name: str, values: Callable[..., Any], both: Callable[..., Any]) -> Callable[...,
+                                                                                           Any]:
     def pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
         """Maxima of `output_size` windows; `return_indices` also gives their places."""
         return (both if return_indices else values)(input, output_size)

@@ -1,7 +1,8 @@
 """Optimizer steps: one parameter's new value and state from its gradient.
 
-The results are the new values of the written arguments, in order (see `lehr.tensor.update`, which writes them
-back). `KERNELS` holds numpy forms that work in place, chunk by chunk of a size that stays in the cache.
+The results are the new values of the written arguments, in order (see `lehr.tensor.update`, which
+writes them back). `KERNELS` holds numpy forms that work in place, chunk by chunk of a size that
+stays in the cache.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ CHUNK = 16384
 
 
 def _specs(*written):
-    """Results like the written arguments, computed in the parameter's precision, float32 at least."""
+    """Results like the written arguments, computed in the parameter's precision, float32 at
+    least."""
     compute = written[0].dtype.wide
     return tuple(Spec(tuple(t.shape), t.dtype, t.device, compute) for t in written)
 
@@ -53,14 +55,14 @@ def _cast(F, x, like):
     return F.to_dtype(x, like.dtype) if hasattr(x, "dtype") else x
 
 
-@op("sgd_step(param: Tensor, grad: Tensor, momentum_buffer: Tensor | None, lr: Tensor | Scalar, momentum: "
-    "Scalar, dampening: Scalar, weight_decay: Tensor | Scalar, nesterov: bool, maximize: bool, first: bool) "
-    "-> tuple[Tensor, Tensor]")
+@op("sgd_step(param: Tensor, grad: Tensor, momentum_buffer: Tensor | None, lr: Tensor | Scalar, "
+    "momentum: Scalar, dampening: Scalar, weight_decay: Tensor | Scalar, nesterov: bool, maximize: "
+    "bool, first: bool) -> tuple[Tensor, Tensor]")
 class sgd_step:
     """Stochastic gradient descent with (Nesterov) momentum (Sutskever et al., 2013).
 
-    Gives the new param and momentum_buffer (param again without one); `first`: the buffer becomes the
-    gradient.
+    Gives the new param and momentum_buffer (param again without one); `first`: the buffer becomes
+    the gradient.
     """
 
     where = ""
@@ -86,16 +88,16 @@ class sgd_step:
     dtypes = "float half"
 
 
-@op("adam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, max_exp_avg_sq: Tensor | "
-    "None, step: Tensor, lr: Tensor | Scalar, beta1: Tensor | Scalar, beta2: Tensor | Scalar, eps: Scalar, "
-    "weight_decay: Scalar, decoupled: bool, maximize: bool) -> "
+@op("adam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, max_exp_avg_sq: "
+    "Tensor | None, step: Tensor, lr: Tensor | Scalar, beta1: Tensor | Scalar, beta2: Tensor | "
+    "Scalar, eps: Scalar, weight_decay: Scalar, decoupled: bool, maximize: bool) -> "
     "tuple[Tensor, Tensor, Tensor, Tensor, Tensor]")
 class adam_step:
-    """Adam (Kingma & Ba, 2014), AMSGrad (Reddi et al., 2018) with a maximum, and decoupled weight decay
-    (Loshchilov & Hutter, 2017).
+    """Adam (Kingma & Ba, 2014), AMSGrad (Reddi et al., 2018) with a maximum, and decoupled weight
+    decay (Loshchilov & Hutter, 2017).
 
-    Gives the new param, exp_avg, exp_avg_sq, max_exp_avg_sq (exp_avg_sq again without one) and step, a 0-d
-    count. Bias corrections are computed in float64.
+    Gives the new param, exp_avg, exp_avg_sq, max_exp_avg_sq (exp_avg_sq again without one) and
+    step, a 0-d count. Bias corrections are computed in float64.
     """
 
     where = ""
@@ -117,7 +119,8 @@ class adam_step:
 
     def samples(s):
         def one(most, *tail):
-            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), most, s.f(domain=(4, 5)), *tail)
+            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), most,
+                     s.f(domain=(4, 5)), *tail)
         yield one(None, 0.1, 0.9, 0.99, 1e-8, 0.0, False, False)
         yield one(None, 0.1, 0.9, 0.99, 1e-8, 0.1, False, True)
         yield one(None, 0.1, 0.9, 0.999, 1e-6, 0.1, True, False)
@@ -125,19 +128,21 @@ class adam_step:
     dtypes = "float half"
 
 
-@op("nadam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, mu_product: Tensor, step: "
-    "Tensor, lr: Tensor | Scalar, beta1: Scalar, beta2: Scalar, eps: Scalar, weight_decay: Scalar, "
-    "momentum_decay: Scalar, decoupled: bool, maximize: bool) -> "
+@op("nadam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, mu_product: "
+    "Tensor, step: Tensor, lr: Tensor | Scalar, beta1: Scalar, beta2: Scalar, eps: Scalar, "
+    "weight_decay: Scalar, momentum_decay: Scalar, decoupled: bool, maximize: bool) -> "
     "tuple[Tensor, Tensor, Tensor, Tensor, Tensor]")
 class nadam_step:
-    """Adam with Nesterov momentum (Dozat, 2016): new param, exp_avg, exp_avg_sq, mu_product, step."""
+    """Adam with Nesterov momentum (Dozat, 2016): new param, exp_avg, exp_avg_sq, mu_product,
+    step."""
 
     where = ""
 
     def rule(p, g, m, v, mu, step, *rest):
         return _specs(p, m, v, mu, step)
 
-    def decomp(F, p, g, m, v, product, step, lr, beta1, beta2, eps, decay, slow, decoupled, maximize):
+    def decomp(F, p, g, m, v, product, step, lr, beta1, beta2, eps, decay, slow, decoupled,
+               maximize):
         step, count = _count(F, step)
         p = p * _cast(F, 1 - lr * decay, p) if decoupled else p
         g = _decayed(F, p, g, 0 if decoupled else decay, maximize)
@@ -161,9 +166,9 @@ class nadam_step:
     dtypes = "float"
 
 
-@op("radam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, step: Tensor, lr: Tensor | "
-    "Scalar, beta1: Scalar, beta2: Scalar, eps: Scalar, weight_decay: Scalar, decoupled: bool, maximize: "
-    "bool) -> tuple[Tensor, Tensor, Tensor, Tensor]")
+@op("radam_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, step: Tensor, "
+    "lr: Tensor | Scalar, beta1: Scalar, beta2: Scalar, eps: Scalar, weight_decay: Scalar, "
+    "decoupled: bool, maximize: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]")
 class radam_step:
     """Rectified Adam (Liu et al., 2019): new param, exp_avg, exp_avg_sq, step."""
 
@@ -192,19 +197,19 @@ class radam_step:
 
     def samples(s):
         def one(low, *tail):
-            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), s.f(domain=(low, low + 1)), 0.1,
-                     0.9, 0.99, 1e-6, *tail)
+            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True),
+                     s.f(domain=(low, low + 1)), 0.1, 0.9, 0.99, 1e-6, *tail)
         yield one(2, 0.0, False, False)
         yield one(20, 0.1, True, True)
     dtypes = "float"
 
 
-@op("adamax_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_inf: Tensor, step: Tensor, lr: Tensor | "
-    "Scalar, beta1: Scalar, beta2: Scalar, eps: Scalar, weight_decay: Scalar, maximize: bool) -> "
-    "tuple[Tensor, Tensor, Tensor, Tensor]")
+@op("adamax_step(param: Tensor, grad: Tensor, exp_avg: Tensor, exp_inf: Tensor, step: Tensor, lr: "
+    "Tensor | Scalar, beta1: Scalar, beta2: Scalar, eps: Scalar, weight_decay: Scalar, maximize: "
+    "bool) -> tuple[Tensor, Tensor, Tensor, Tensor]")
 class adamax_step:
-    """Adam with a maximum in the place of the second moment (Kingma & Ba, 2014, section 7): new param,
-    exp_avg, exp_inf, step."""
+    """Adam with a maximum in the place of the second moment (Kingma & Ba, 2014, section 7): new
+    param, exp_avg, exp_inf, step."""
 
     where = ""
 
@@ -220,16 +225,16 @@ class adamax_step:
 
     def samples(s):
         def one(*tail):
-            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), s.f(domain=(4, 5)), 0.1, 0.9, 0.99,
-                     1e-6, *tail)
+            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), s.f(domain=(4, 5)), 0.1,
+                     0.9, 0.99, 1e-6, *tail)
         yield one(0.0, False)
         yield one(0.1, True)
     dtypes = "float"
 
 
-@op("adadelta_step(param: Tensor, grad: Tensor, square_avg: Tensor, acc_delta: Tensor, step: Tensor, lr: "
-    "Tensor | Scalar, rho: Scalar, eps: Scalar, weight_decay: Scalar, maximize: bool) -> "
-    "tuple[Tensor, Tensor, Tensor, Tensor]")
+@op("adadelta_step(param: Tensor, grad: Tensor, square_avg: Tensor, acc_delta: Tensor, step: "
+    "Tensor, lr: Tensor | Scalar, rho: Scalar, eps: Scalar, weight_decay: Scalar, maximize: bool) "
+    "-> tuple[Tensor, Tensor, Tensor, Tensor]")
 class adadelta_step:
     """Adadelta (Zeiler, 2012): new param, square_avg, acc_delta, step."""
 
@@ -247,15 +252,16 @@ class adadelta_step:
 
     def samples(s):
         def one(*tail):
-            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), s.f(3, 4, pos=True), s.f(domain=(4, 5)), 0.1,
-                     0.9, 1e-6, *tail)
+            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), s.f(3, 4, pos=True),
+                     s.f(domain=(4, 5)), 0.1, 0.9, 1e-6, *tail)
         yield one(0.0, False)
         yield one(0.1, True)
     dtypes = "float"
 
 
-@op("adagrad_step(param: Tensor, grad: Tensor, sum: Tensor, step: Tensor, lr: Tensor | Scalar, lr_decay: "
-    "Scalar, eps: Scalar, weight_decay: Scalar, maximize: bool) -> tuple[Tensor, Tensor, Tensor]")
+@op("adagrad_step(param: Tensor, grad: Tensor, sum: Tensor, step: Tensor, lr: Tensor | Scalar, "
+    "lr_decay: Scalar, eps: Scalar, weight_decay: Scalar, maximize: bool) -> tuple[Tensor, Tensor, "
+    "Tensor]")
 class adagrad_step:
     """Adagrad (Duchi et al., 2011): new param, sum, step."""
 
@@ -278,12 +284,13 @@ class adagrad_step:
     dtypes = "float"
 
 
-@op("rmsprop_step(param: Tensor, grad: Tensor, square_avg: Tensor, momentum_buffer: Tensor | None, grad_avg: "
-    "Tensor | None, step: Tensor, lr: Tensor | Scalar, alpha: Scalar, eps: Scalar, weight_decay: Scalar, "
-    "momentum: Scalar, maximize: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]")
+@op("rmsprop_step(param: Tensor, grad: Tensor, square_avg: Tensor, momentum_buffer: Tensor | None, "
+    "grad_avg: Tensor | None, step: Tensor, lr: Tensor | Scalar, alpha: Scalar, eps: Scalar, "
+    "weight_decay: Scalar, momentum: Scalar, maximize: bool) -> tuple[Tensor, Tensor, Tensor, "
+    "Tensor, Tensor]")
 class rmsprop_step:
-    """RMSprop (Hinton, 2012), centred where `grad_avg` is given (Graves, 2013): new param, square_avg,
-    momentum_buffer, grad_avg, step."""
+    """RMSprop (Hinton, 2012), centred where `grad_avg` is given (Graves, 2013): new param,
+    square_avg, momentum_buffer, grad_avg, step."""
 
     where = ""
 
@@ -305,15 +312,16 @@ class rmsprop_step:
 
     def samples(s):
         def one(buf, mean, *tail):
-            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4, domain=(1, 2)), buf, mean, s.f(domain=(4, 5)), 0.1, 0.9,
-                     1e-6, *tail)
+            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4, domain=(1, 2)), buf, mean, s.f(domain=(4, 5)),
+                     0.1, 0.9, 1e-6, *tail)
         yield one(None, None, 0.0, 0.0, False)
         yield one(s.f(3, 4), s.f(3, 4, domain=(-0.1, 0.1)), 0.1, 0.9, True)
     dtypes = "float"
 
 
-@op("rprop_step(param: Tensor, grad: Tensor, prev: Tensor, step_size: Tensor, step: Tensor, minus: Scalar, "
-    "plus: Scalar, low: Scalar, high: Scalar, maximize: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]")
+@op("rprop_step(param: Tensor, grad: Tensor, prev: Tensor, step_size: Tensor, step: Tensor, minus: "
+    "Scalar, plus: Scalar, low: Scalar, high: Scalar, maximize: bool) -> tuple[Tensor, Tensor, "
+    "Tensor, Tensor]")
 class rprop_step:
     """Resilient propagation (Riedmiller & Braun, 1993): new param, prev, step_size, step."""
 
@@ -332,18 +340,19 @@ class rprop_step:
 
     def samples(s):
         def one(*tail):
-            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), s.f(domain=(4, 5)), 0.5, 1.2, 1e-6,
-                     50, *tail)
+            return s(s.f(3, 4), s.f(3, 4), s.f(3, 4), s.f(3, 4, pos=True), s.f(domain=(4, 5)), 0.5,
+                     1.2, 1e-6, 50, *tail)
         yield one(False)
         yield one(True)
     dtypes = "float"
 
 
-@op("asgd_step(param: Tensor, grad: Tensor, eta: Tensor, mu: Tensor, ax: Tensor, step: Tensor, lr: Tensor | "
-    "Scalar, lambd: Scalar, alpha: Scalar, t0: Scalar, weight_decay: Scalar, maximize: bool) -> "
-    "tuple[Tensor, Tensor, Tensor, Tensor, Tensor]")
+@op("asgd_step(param: Tensor, grad: Tensor, eta: Tensor, mu: Tensor, ax: Tensor, step: Tensor, lr: "
+    "Tensor | Scalar, lambd: Scalar, alpha: Scalar, t0: Scalar, weight_decay: Scalar, maximize: "
+    "bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]")
 class asgd_step:
-    """Averaged stochastic gradient descent (Polyak & Juditsky, 1992): new param, eta, mu, ax, step."""
+    """Averaged stochastic gradient descent (Polyak & Juditsky, 1992): new param, eta, mu, ax,
+    step."""
 
     where = ""
 
@@ -362,19 +371,20 @@ class asgd_step:
 
     def samples(s):
         def one(*tail):
-            return s(s.f(3, 4), s.f(3, 4), s.f(domain=(0.1, 0.2)), s.f(domain=(0.5, 0.9)), s.f(3, 4),
-                     s.f(domain=(4, 5)), 0.1, 1e-4, 0.75, 1.0, *tail)
+            return s(s.f(3, 4), s.f(3, 4), s.f(domain=(0.1, 0.2)), s.f(domain=(0.5, 0.9)),
+                     s.f(3, 4), s.f(domain=(4, 5)), 0.1, 1e-4, 0.75, 1.0, *tail)
         yield one(0.0, False)
         yield one(0.1, True)
     dtypes = "float"
 
 
-@op("adafactor_step(param: Tensor, grad: Tensor, row_var: Tensor | None, col_var: Tensor | None, variance: "
-    "Tensor | None, step: Tensor, lr: Tensor | Scalar, beta2_decay: Scalar, eps1: Scalar, eps2: Scalar, d: "
-    "Scalar, weight_decay: Scalar, maximize: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]")
+@op("adafactor_step(param: Tensor, grad: Tensor, row_var: Tensor | None, col_var: Tensor | None, "
+    "variance: Tensor | None, step: Tensor, lr: Tensor | Scalar, beta2_decay: Scalar, eps1: "
+    "Scalar, eps2: Scalar, d: Scalar, weight_decay: Scalar, maximize: bool) -> "
+    "tuple[Tensor, Tensor, Tensor, Tensor, Tensor]")
 class adafactor_step:
-    """Adafactor (Shazeer & Stern, 2018): second moments of matrices as an outer product of row_var and
-    col_var; new param, row_var, col_var, variance, step."""
+    """Adafactor (Shazeer & Stern, 2018): second moments of matrices as an outer product of row_var
+    and col_var; new param, row_var, col_var, variance, step."""
 
     where = ""
 
@@ -402,21 +412,22 @@ class adafactor_step:
         move = F.rsqrt(F.clamp(guess, eps1 * eps1)) * g
         most = F.clamp(F.sqrt(F.mean(move * move)) / d, 1.0)
         p = p - move * _cast(F, rate / F.to_dtype(most, dt.float64), p)
-        return p, p if row is None else row, p if col is None else col, p if var is None else var, step
+        return p, *(p if t is None else t for t in (row, col, var)), step
 
     def samples(s):
         tail = (s.f(domain=(4, 5)), 0.1, -0.8, 1e-7, 1e-3, 1.0)
-        yield s(s.f(3, 4), s.f(3, 4), s.f(3, 1, pos=True), s.f(1, 4, pos=True), None, *tail, 0.0, False)
+        yield s(s.f(3, 4), s.f(3, 4), s.f(3, 1, pos=True), s.f(1, 4, pos=True), None, *tail, 0.0,
+                False)
         yield s(s.f(4), s.f(4), None, None, s.f(4, pos=True), *tail, 0.1, True)
     dtypes = "float"
 
 
-@op("muon_step(param: Tensor, grad: Tensor, momentum_buffer: Tensor, lr: Scalar, weight_decay: Scalar, "
-    "momentum: Scalar, nesterov: bool, a: Scalar, b: Scalar, c: Scalar, eps: Scalar, steps: int, ratio: "
-    "Scalar) -> tuple[Tensor, Tensor]")
+@op("muon_step(param: Tensor, grad: Tensor, momentum_buffer: Tensor, lr: Scalar, weight_decay: "
+    "Scalar, momentum: Scalar, nesterov: bool, a: Scalar, b: Scalar, c: Scalar, eps: Scalar, "
+    "steps: int, ratio: Scalar) -> tuple[Tensor, Tensor]")
 class muon_step:
-    """Momentum made orthogonal by Newton-Schulz iterations in bfloat16 (Jordan et al., 2024): new param
-    and momentum_buffer. `ratio` scales the rate by the matrix's shape."""
+    """Momentum made orthogonal by Newton-Schulz iterations in bfloat16 (Jordan et al., 2024): new
+    param and momentum_buffer. `ratio` scales the rate by the matrix's shape."""
 
     where = ""
 
@@ -439,8 +450,8 @@ class muon_step:
 
     def samples(s):
         def one(*shape):
-            return s(s.f(*shape), s.f(*shape), s.f(*shape), 0.1, 0.1, 0.9, True, 3.4445, -4.775, 2.0315, 1e-7,
-                     2, 1.0)
+            return s(s.f(*shape), s.f(*shape), s.f(*shape), 0.1, 0.1, 0.9, True, 3.4445, -4.775,
+                     2.0315, 1e-7, 2, 1.0)
         yield one(3, 4)
         yield one(4, 3)
     dtypes = "float"

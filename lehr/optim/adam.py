@@ -30,8 +30,9 @@ class Adam(Stepped):
         check(lr=lr, eps=eps, weight_decay=weight_decay)
         check_betas(betas)
         super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize,
-            foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused,
+            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+            maximize=maximize, foreach=foreach, capturable=capturable,
+            differentiable=differentiable, fused=fused,
             decoupled_weight_decay=decoupled_weight_decay))
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +45,8 @@ class Adam(Stepped):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov & Hutter, 2017): p *= 1 - lr weight_decay first."""
+    """Adam with decoupled weight decay (Loshchilov & Hutter, 2017): p *= 1 - lr weight_decay
+    first."""
 
     def __init__(self, params: ParamsT, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, *,

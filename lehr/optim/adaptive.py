@@ -47,8 +47,8 @@ class RAdam(Stepped):
     slots = ("exp_avg", "exp_avg_sq", "step")
 
     def __init__(self, params: ParamsT, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8, weight_decay: float = 0, decoupled_weight_decay: bool = False, *,
-                 foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
+                 eps: float = 1e-8, weight_decay: float = 0, decoupled_weight_decay: bool = False,
+                 *, foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
                  differentiable: bool = False) -> None:
         check(lr=lr, eps=eps, weight_decay=weight_decay)
         check_betas(betas)
@@ -108,8 +108,8 @@ class Adagrad(Stepped):
     slots = ("sum", "step")
     settings = ("lr", "lr_decay", "eps", "weight_decay", "maximize")
 
-    def __init__(self, params: ParamsT, lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
-                 initial_accumulator_value: float = 0, eps: float = 1e-10,
+    def __init__(self, params: ParamsT, lr: Any = 1e-2, lr_decay: float = 0,
+                 weight_decay: float = 0, initial_accumulator_value: float = 0, eps: float = 1e-10,
                  foreach: bool | None = None, *, maximize: bool = False,
                  differentiable: bool = False, fused: bool | None = None) -> None:
         check(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
@@ -134,7 +134,8 @@ class Adagrad(Stepped):
 
 
 class RMSprop(Stepped):
-    """Gradients over the root of their mean square (Hinton, 2012), or standard deviation if `centered`."""
+    """Gradients over the root of their mean square (Hinton, 2012), or standard deviation if
+    `centered`."""
 
     op = "rmsprop_step"
     slots = ("square_avg", "momentum_buffer", "grad_avg", "step")
@@ -230,12 +231,13 @@ class Adafactor(Stepped):
         if d < 1.0:
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
         super().__init__(params, dict(
-            lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach,
-            maximize=maximize))
+            lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
+            foreach=foreach, maximize=maximize))
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         def zeros(shape: tuple[int, ...]) -> Tensor:
-            return Tensor.F.full(shape, 0.0, dtype=p.dtype, device=p.device)  # type: ignore[no-any-return]
+            made: Tensor = Tensor.F.full(shape, 0.0, dtype=p.dtype, device=p.device)
+            return made
         shape = tuple(p.shape)
         if len(shape) < 2:
             return {"step": count(), "variance": zeros(shape)}

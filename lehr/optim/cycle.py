@@ -25,7 +25,8 @@ def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
 def _momentum_kind(optimizer: Optimizer) -> bool:
     """Whether the momentum is the first of "betas"; ValueError where there is none."""
     if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-        raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option "
+                         "enabled")
     return "betas" in optimizer.defaults
 
 
@@ -39,7 +40,8 @@ def _set_momentum(group: dict[str, Any], value: Any, use_beta1: bool) -> None:
 class CyclicLR(LRScheduler):
     """Triangles between `base_lr` and `max_lr` (Smith, 2015).
 
-    mode      triangular | triangular2 (half as high each cycle) | exp_range (times gamma ** iteration)
+    mode      triangular | triangular2 (half as high each cycle) | exp_range (times gamma **
+              iteration)
     scale_fn  one's own height of each cycle or iteration (`scale_mode`)
     """
 
@@ -102,7 +104,8 @@ class CyclicLR(LRScheduler):
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         groups = self.optimizer.param_groups
         if self.cycle_momentum:
-            for low, high, group in zip(self.base_momentums, self.max_momentums, groups, strict=True):
+            for low, high, group in zip(self.base_momentums, self.max_momentums, groups,
+                                        strict=True):
                 _set_momentum(group, high - (high - low) * share * scale, self.use_beta1)
         return [base + (high - base) * share * scale
                 for base, high in zip(self.base_lrs, self.max_lrs, strict=True)]
@@ -126,8 +129,8 @@ class CyclicLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosines from the initial rate to `eta_min`, `T_0` epochs long, each `T_mult` times the one before
-    (Loshchilov & Hutter, 2016)."""
+    """Cosines from the initial rate to `eta_min`, `T_0` epochs long, each `T_mult` times the one
+    before (Loshchilov & Hutter, 2016)."""
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0,
                  last_epoch: int = -1) -> None:
@@ -136,7 +139,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if T_mult < 1 or not isinstance(T_mult, int):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
         if not isinstance(eta_min, (float, int)):
-            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type "
+                             f"{type(eta_min)}")
         self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
         self.T_cur: Any = last_epoch
         super().__init__(optimizer, last_epoch)
@@ -189,10 +193,11 @@ class OneCycleLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, max_lr: Any, total_steps: int | None = None,
-                 epochs: int | None = None, steps_per_epoch: int | None = None, pct_start: float = 0.3,
-                 anneal_strategy: str = "cos", cycle_momentum: bool = True, base_momentum: Any = 0.85,
-                 max_momentum: Any = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
-                 three_phase: bool = False, last_epoch: int = -1) -> None:
+                 epochs: int | None = None, steps_per_epoch: int | None = None,
+                 pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
+                 base_momentum: Any = 0.85, max_momentum: Any = 0.95, div_factor: float = 25.0,
+                 final_div_factor: float = 1e4, three_phase: bool = False,
+                 last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
@@ -243,7 +248,8 @@ class OneCycleLR(LRScheduler):
         for group in self.optimizer.param_groups:
             out.append(self._between(group[phase["start_lr"]], group[phase["end_lr"]], share))
             if self.cycle_momentum:
-                momentum = self._between(group[phase["start_momentum"]], group[phase["end_momentum"]], share)
+                momentum = self._between(group[phase["start_momentum"]],
+                                         group[phase["end_momentum"]], share)
                 _set_momentum(group, momentum, self.use_beta1)
         return out
 
@@ -266,7 +272,8 @@ def _phases(total: int, share: float, three: bool) -> list[dict[str, Any]]:
     rows: list[tuple[float, str, str, str, str]] = [
         (float(share * total) - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum")]
     if three:
-        rows += [(float(2 * share * total) - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+        rows += [(float(2 * share * total) - 2, "max_lr", "initial_lr", "base_momentum",
+                  "max_momentum"),
                  (total - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
     else:
         rows.append((total - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"))
@@ -284,9 +291,9 @@ class ReduceLROnPlateau(ReduceLROnPlateauMark, LRScheduler):
     eps             cuts smaller than this are not made
     """
 
-    def __init__(self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
-                 threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0,
-                 min_lr: Any = 0, eps: float = 1e-8) -> None:
+    def __init__(self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1,
+                 patience: int = 10, threshold: float = 1e-4, threshold_mode: str = "rel",
+                 cooldown: int = 0, min_lr: Any = 0, eps: float = 1e-8) -> None:
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")
         self.factor = factor
@@ -336,10 +343,11 @@ class ReduceLROnPlateau(ReduceLROnPlateauMark, LRScheduler):
         if len(groups) != len(self.min_lrs):
             if self.default_min_lr is None:
                 raise RuntimeError("The number of param groups in the `optimizer` "
-                                   f"({len(groups)}) differs from when `ReduceLROnPlateau` was initialized "
-                                   f"({len(self.min_lrs)}), usually due to a new param group being added to "
-                                   "the optimizer. Please modify the `min_lrs` field to match the length of "
-                                   "the `optimizer` param groups.")
+                                   f"({len(groups)}) differs from when `ReduceLROnPlateau` was "
+                                   "initialized "
+                                   f"({len(self.min_lrs)}), usually due to a new param group being "
+                                   "added to the optimizer. Please modify the `min_lrs` field to "
+                                   "match the length of the `optimizer` param groups.")
             self.min_lrs = [self.default_min_lr] * len(groups)
         for group, least in zip(groups, self.min_lrs, strict=True):
             old = float(group["lr"])

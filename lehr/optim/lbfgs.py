@@ -39,8 +39,8 @@ class Point:
 
 def strong_wolfe(probe: Callable[[Any], Point], start: Point, t: Any, norm: Any, c1: float = 1e-4,
                  c2: float = 0.9, tolerance: float = 1e-9, most: int = 25) -> tuple[Point, int]:
-    """A point with sufficient decrease and a small slope (Nocedal & Wright, algorithms 3.5 and 3.6), and
-    how often `probe` was called. `norm` is the direction's greatest element."""
+    """A point with sufficient decrease and a small slope (Nocedal & Wright, algorithms 3.5 and
+    3.6), and how often `probe` was called. `norm` is the direction's greatest element."""
     f0, s0 = start.f, start.s
 
     def too_high(p: Point, than: Any) -> bool:
@@ -64,8 +64,8 @@ def strong_wolfe(probe: Callable[[Any], Point], start: Point, t: Any, norm: Any,
     return _zoom(probe, bracket, calls, done, too_high, (s0, norm, c2, tolerance, most))
 
 
-def _zoom(probe: Callable[[Any], Point], bracket: list[Point], calls: int, done: bool, too_high: Any,
-          limits: tuple[Any, ...]) -> tuple[Point, int]:
+def _zoom(probe: Callable[[Any], Point], bracket: list[Point], calls: int, done: bool,
+          too_high: Any, limits: tuple[Any, ...]) -> tuple[Point, int]:
     """Narrows the bracket until a point fits."""
     s0, norm, c2, tolerance, most = limits
     stuck = False
@@ -105,8 +105,9 @@ class LBFGS(Optimizer):
     All parameters form one group. line_search_fn is None (a fixed step) or "strong_wolfe".
     """
 
-    def __init__(self, params: ParamsT, lr: Any = 1, max_iter: int = 20, max_eval: int | None = None,
-                 tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
+    def __init__(self, params: ParamsT, lr: Any = 1, max_iter: int = 20,
+                 max_eval: int | None = None, tolerance_grad: float = 1e-7,
+                 tolerance_change: float = 1e-9, history_size: int = 100,
                  line_search_fn: str | None = None) -> None:
         check(lr=lr)
         super().__init__(params, dict(
@@ -121,7 +122,8 @@ class LBFGS(Optimizer):
         parts = []
         for p, v in zip(self._params, values, strict=True):
             v = Tensor.F.zeros_like(p) if v is None else v
-            parts.append(Tensor.F.reshape(Tensor.F.view_as_real(v) if v.dtype.is_complex else v, (-1,)))
+            parts.append(Tensor.F.reshape(Tensor.F.view_as_real(v) if v.dtype.is_complex else v,
+                                          (-1,)))
         return Tensor.F.cat(parts, 0)  # type: ignore[no-any-return]
 
     def _gradient(self) -> Tensor:
@@ -139,7 +141,8 @@ class LBFGS(Optimizer):
             at += n
 
     def step(self, closure: Any) -> Any:  # type: ignore[override]
-        """Up to max_iter iterations; `closure` computes the loss and gradients, and returns the loss."""
+        """Up to max_iter iterations; `closure` computes the loss and gradients, and returns the
+        loss."""
         closure = enable_grad()(closure)
         with no_grad():
             return self._run(closure)

@@ -21,7 +21,8 @@ RATIOS: dict[str | None, Any] = {
 class Muon(Stepped):
     """Momentum orthogonalised by Newton-Schulz iterations in bfloat16 (Jordan et al., 2024).
 
-    For 2-D parameters alone; `adjust_lr_fn` is None, "original" or "match_rms_adamw" (Liu et al., 2025).
+    For 2-D parameters alone; `adjust_lr_fn` is None, "original" or "match_rms_adamw" (Liu et al.,
+    2025).
     """
 
     op = "muon_step"
@@ -40,7 +41,8 @@ class Muon(Stepped):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:
-                    raise ValueError("Muon only supports 2D parameters whereas we found a parameter with "
+                    raise ValueError("Muon only supports 2D parameters whereas we found a "
+                                     "parameter with "
                                      f"size: {p.size()}")
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ required: Any = object()
 PRE: OrderedDict[int, Any] = OrderedDict()
 POST: OrderedDict[int, Any] = OrderedDict()
 
-TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+TABLES = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks",
+          "_optimizer_state_dict_pre_hooks",
           "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks",
           "_optimizer_load_state_dict_post_hooks")
 
@@ -47,7 +48,8 @@ def hooked(step: Callable[..., Any]) -> Callable[..., Any]:
             made = hook(self, args, kwargs)
             if made is not None:
                 if not (isinstance(made, tuple) and len(made) == 2):
-                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but "
+                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, "
+                                       "new_kwargs), but "
                                        f"got {made}.")
                 args, kwargs = made
         out = step(self, *args, **kwargs)
@@ -69,6 +71,12 @@ class Optimizer:
     defaults: dict[str, Any]
     state: Any
     param_groups: list[dict[str, Any]]
+    _optimizer_step_pre_hooks: OrderedDict[int, Any]
+    _optimizer_step_post_hooks: OrderedDict[int, Any]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Any]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Any]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -81,7 +89,8 @@ class Optimizer:
         for name in TABLES:
             setattr(self, name, OrderedDict())
         if isinstance(params, Tensor):
-            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or "
+            raise TypeError("params argument given to the optimizer should be an iterable of "
+                            "Tensors or "
                             f"dicts, but got {type(params).__name__}")
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -119,9 +128,9 @@ class Optimizer:
         if isinstance(given, Tensor):
             given = [given]
         elif isinstance(given, set):
-            raise TypeError("optimizer parameters need to be organized in ordered collections, but the "
-                            "ordering of tensors in sets will change between runs. Please use a list "
-                            "instead.")
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but "
+                            "the ordering of tensors in sets will change between runs. Please use "
+                            "a list instead.")
         given = list(given)
         if given and isinstance(given[0], tuple):
             param_group["param_names"] = [name for name, _ in given]
@@ -131,18 +140,21 @@ class Optimizer:
         param_group["params"] = given
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError("parameter group didn't specify a value of required optimization parameter "
+                raise ValueError("parameter group didn't specify a value of required optimization "
+                                 "parameter "
                                  f"{name}")
             param_group.setdefault(name, default)
         if len(given) != len(set(given)):
-            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this "
-                          "will cause an error", stacklevel=3)
+            warnings.warn("optimizer contains a parameter group with duplicate parameters; in "
+                          "future, this will cause an error", stacklevel=3)
         known = {p for group in self.param_groups for p in group["params"]}
         if not known.isdisjoint(given):
             raise ValueError("some parameters appear in more than one parameter group")
-        if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
-            raise ValueError("all optimizer param groups should be with/without names. cannot add param "
-                             "group with names to the optimizer without names, or the reverse")
+        if self.param_groups and ("param_names" in param_group) != (
+            "param_names" in self.param_groups[0]):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                "with names to the optimizer without names, or the reverse")
         self.param_groups.append(param_group)
 
     def _check(self, p: Any) -> None:
@@ -181,7 +193,7 @@ class Optimizer:
             self._init_state(state, p, group)
         return state
 
-    _state_of.__lehr_prime__ = True  # type: ignore[attr-defined]
+    _state_of.__lehr_prime__ = True
 
     def _stepped(self, closure: Callable[[], Any] | None) -> Any:
         """`step` of the optimizers here: the closure with recording, the update without."""
@@ -196,8 +208,9 @@ class Optimizer:
     # -- saving
 
     def state_dict(self) -> dict[str, Any]:
-        """`state` by parameter number and `param_groups` with numbers in the place of parameters."""
-        for hook in self._optimizer_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
+        """`state` by parameter number and `param_groups` with numbers in the place of
+        parameters."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers: dict[int, int] = {}
         groups = []
@@ -209,16 +222,17 @@ class Optimizer:
             groups.append(packed)
         state = {numbers[id(k)] if isinstance(k, Tensor) else k: v for k, v in self.state.items()}
         made = {"state": state, "param_groups": groups}
-        for hook in self._optimizer_state_dict_post_hooks.values():  # type: ignore[attr-defined]
+        for hook in self._optimizer_state_dict_post_hooks.values():
             new = hook(self, made)
             if new is not None:
                 made = new
         return made
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave: settings, and state on the parameters' device and dtype."""
+        """Takes over what `state_dict` gave: settings, and state on the parameters' device and
+        dtype."""
         state_dict = state_dict.copy()
-        for hook in self._optimizer_load_state_dict_pre_hooks.values():  # type: ignore[attr-defined]
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
             new = hook(self, state_dict)
             if new is not None:
                 state_dict = new
@@ -226,8 +240,8 @@ class Optimizer:
         if len(mine) != len(saved):
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(a["params"]) != len(b["params"]) for a, b in zip(mine, saved, strict=True)):
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of "
-                             "optimizer's group")
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the "
+                             "size of optimizer's group")
         params = dict(zip(chain.from_iterable(g["params"] for g in saved),
                           chain.from_iterable(g["params"] for g in mine), strict=True))
         group_of = {number: g for g in saved for number in g["params"]}
@@ -244,35 +258,37 @@ class Optimizer:
                 new["param_names"] = own["param_names"]
             groups.append(new)
         self.__setstate__({"state": state, "param_groups": groups})
-        for hook in self._optimizer_load_state_dict_post_hooks.values():  # type: ignore[attr-defined]
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
     # -- hooks
 
     def register_step_pre_hook(self, hook: Any) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` before a step; a result replaces (args, kwargs)."""
-        return add(self._optimizer_step_pre_hooks, hook)  # type: ignore[attr-defined]
+        return add(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Any) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` after a step."""
-        return add(self._optimizer_step_post_hooks, hook)  # type: ignore[attr-defined]
+        return add(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer)` before saving."""
-        return add(self._optimizer_state_dict_pre_hooks, hook, None, prepend)  # type: ignore[attr-defined]
+        return add(self._optimizer_state_dict_pre_hooks, hook, None, prepend)
 
     def register_state_dict_post_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer, state_dict)` after saving; a result replaces the dictionary."""
-        return add(self._optimizer_state_dict_post_hooks, hook, None, prepend)  # type: ignore[attr-defined]
+        return add(self._optimizer_state_dict_post_hooks, hook, None, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(self, hook: Any,
+                                          prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer, state_dict)` before loading; a result replaces the dictionary."""
-        table = self._optimizer_load_state_dict_pre_hooks  # type: ignore[attr-defined]
+        table = self._optimizer_load_state_dict_pre_hooks
         return add(table, hook, None, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_post_hook(self, hook: Any,
+                                           prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer)` after loading."""
-        table = self._optimizer_load_state_dict_post_hooks  # type: ignore[attr-defined]
+        table = self._optimizer_load_state_dict_post_hooks
         return add(table, hook, None, prepend)
 
 
@@ -293,5 +309,6 @@ def _fitted(param: Tensor, value: Any, group: dict[str, Any], key: Any = None) -
     return value
 
 
-__all__ = ["Optimizer", "ParamsT", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook",
+__all__ = ["Optimizer", "ParamsT", "register_optimizer_step_post_hook",
+           "register_optimizer_step_pre_hook",
            "required"]

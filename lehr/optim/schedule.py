@@ -15,10 +15,10 @@ from typing import Any
 from lehr.optim.optimizer import Optimizer
 from lehr.tensor.tensor import Tensor
 
-EPOCH_WARNING = ("The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
-                 "possible. Please use `scheduler.step()` to step the scheduler. During the deprecation, if "
-                 "epoch is different from None, the closed form is used instead of the new chainable form, "
-                 "where available.")
+EPOCH_WARNING = ("The epoch parameter in `scheduler.step()` was not necessary and is being "
+                 "deprecated where possible. Please use `scheduler.step()` to step the scheduler. "
+                 "During the deprecation, if epoch is different from None, the closed form is used "
+                 "instead of the new chainable form, where available.")
 
 
 def copied(rate: Any) -> Any:
@@ -64,11 +64,11 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", copied(group["lr"]))
             elif "initial_lr" not in group:
-                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
-                               "scheduler with last_epoch >= 0. This typically happens when: 1. You're trying "
-                               "to resume training from a checkpoint but haven't properly loaded the "
-                               "optimizer state, or 2. You're using last_epoch >= 0 for a fresh training run "
-                               "(not recommended)")
+                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when "
+                               "resuming scheduler with last_epoch >= 0. This typically happens "
+                               "when: 1. You're trying to resume training from a checkpoint but "
+                               "haven't properly loaded the optimizer state, or 2. You're using "
+                               "last_epoch >= 0 for a fresh training run (not recommended)")
         self.base_lrs = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         _count_steps(optimizer)
@@ -114,10 +114,11 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next epoch (or to `epoch`) and sets its rates."""
         if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 "
-                          "and later, you should call them in the opposite order: `optimizer.step()` before "
-                          "`lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the "
-                          "first value of the learning rate schedule. See more details at "
+            warnings.warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In "
+                          "PyTorch 1.1.0 and later, you should call them in the opposite order: "
+                          "`optimizer.step()` before `lr_scheduler.step()`.  Failure to do this "
+                          "will result in PyTorch skipping the first value of the learning rate "
+                          "schedule. See more details at "
                           "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                           UserWarning, stacklevel=2)
         self._step_count += 1
@@ -256,8 +257,8 @@ class LinearLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0,
                  total_iters: int = 5, last_epoch: int = -1) -> None:
         if start_factor > 1.0 or start_factor <= 0:
-            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal "
-                             "to 1.")
+            raise ValueError("Starting multiplicative factor expected to be greater than 0 and "
+                             "less or equal to 1.")
         if end_factor > 1.0 or end_factor < 0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor, self.end_factor = start_factor, end_factor
@@ -316,7 +317,8 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate to `eta_min` in `T_max` epochs (Loshchilov & Hutter, 2016)."""
+    """Half a cosine from the initial rate to `eta_min` in `T_max` epochs (Loshchilov & Hutter,
+    2016)."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0,
                  last_epoch: int = -1) -> None:
@@ -354,11 +356,13 @@ class _Several(LRScheduler):
             if not hasattr(scheduler, "optimizer"):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateauMark):
-                raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
-                                 "additional kwargs to be specified when calling `step`, but got one at "
+                raise ValueError(f"{name} does not support `ReduceLROnPlateau` scheduler as it "
+                                 "requires additional kwargs to be specified when calling `step`, "
+                                 "but got one at "
                                  f"index {i} in the given schedulers sequence.")
             if optimizer != scheduler.optimizer:
-                raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but got "
+                raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, "
+                                 "but got "
                                  f"scheduler {type(scheduler).__name__} at index {i} has "
                                  f"{scheduler.optimizer}, which is different from {optimizer}.")
 
@@ -385,11 +389,13 @@ class SequentialLR(_Several):
     def __init__(self, optimizer: Optimizer, schedulers: list[Any], milestones: list[int],
                  last_epoch: int = -1) -> None:
         if len(schedulers) < 1:
-            raise ValueError("SequentialLR expects at least one scheduler to be chained, but got no scheduler.")
+            raise ValueError("SequentialLR expects at least one scheduler to be chained, but got "
+                             "no scheduler.")
         self._check(schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError("Sequential Schedulers expects number of schedulers provided to be one more than "
-                             f"the number of milestone points, but got number of schedulers "
+            raise ValueError("Sequential Schedulers expects number of schedulers provided to be "
+                             "one more than the number of milestone points, but got number of "
+                             "schedulers "
                              f"{len(schedulers)} and the number of milestones to be equal to "
                              f"{len(milestones)}")
         self._schedulers, self._milestones = list(schedulers), milestones
@@ -432,8 +438,8 @@ class ChainedScheduler(_Several):
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
         if len(schedulers) < 1:
-            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no "
-                             "scheduler.")
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but "
+                             "got no scheduler.")
         optimizer = optimizer or schedulers[0].optimizer
         self._check(schedulers, optimizer)
         self._schedulers = list(schedulers)

@@ -24,8 +24,9 @@ class SGD(Optimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         super().__init__(params, dict(
-            lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov,
-            maximize=maximize, foreach=foreach, differentiable=differentiable, fused=fused))
+            lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay,
+            nesterov=nesterov, maximize=maximize, foreach=foreach, differentiable=differentiable,
+            fused=fused))
 
     def step(self, closure: Any = None) -> Any:
         """One step; `closure` computes the loss again and returns it."""
@@ -46,5 +47,6 @@ class SGD(Optimizer):
                         first = True
                         buffer = state["momentum_buffer"] = Tensor.F.zeros_like(p)
                 update("sgd_step", (p, grad, buffer, group["lr"], momentum, group["dampening"],
-                                    group["weight_decay"], group["nesterov"], group["maximize"], first),
+                                    group["weight_decay"], group["nesterov"], group["maximize"],
+                                    first),
                        (0, 2))

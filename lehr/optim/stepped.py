@@ -14,7 +14,8 @@ class Stepped(Optimizer):
     """A subclass names the op and says what it takes.
 
     op        its name; its arguments are the parameter, the gradient, the state, the settings
-    slots     state written by the step, in the op's order (None where a parameter has no such state)
+    slots     state written by the step, in the op's order (None where a parameter has no such
+              state)
     settings  keys of the group that follow
     """
 

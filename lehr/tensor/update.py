@@ -1,7 +1,8 @@
 """Ops that write several of their arguments: optimizer steps.
 
-The op's results are written into the arguments at the given places. Eagerly on the CPU, a numpy kernel does all of
-it in place; under a capture, and with recording on, the op's own parts run and the writes follow.
+The op's results are written into the arguments at the given places. Eagerly on the CPU, a numpy
+kernel does all of it in place; under a capture, and with recording on, the op's own parts run and
+the writes follow.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
-    """Runs op `name` on its bound arguments; result i goes into argument `written[i]` (None: nowhere)."""
+    """Runs op `name` on its bound arguments; result i goes into argument `written[i]` (None:
+    nowhere)."""
     op = registry.get(name)
     if args[0].dtype.is_complex:
-        args = tuple([Tensor.F.view_as_real(a) if isinstance(a, Tensor) and a.dtype.is_complex else a
+        args = tuple([Tensor.F.view_as_real(a) if isinstance(a,
+                                                             Tensor) and a.dtype.is_complex else a
                       for a in args])
     if STATE.tracer is None and not STATE.modes and not STATE.grad:
         kernel = KERNELS.get(name)
@@ -49,7 +52,8 @@ def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
 
 
 def _flat(args: tuple[Any, ...]) -> list[Any] | None:
-    """Flat numpy arrays for the tensors where all but the 0-d ones agree in dtype and dense layout."""
+    """Flat numpy arrays for the tensors where all but the 0-d ones agree in dtype and dense
+    layout."""
     first = args[0]
     shape, strides, dtype = first._shape, first._strides, first.dtype
     if dtype.np not in FLOATS or not layout.is_dense(shape, strides):

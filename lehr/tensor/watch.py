@@ -1,9 +1,9 @@
 """Watches: one flag that tells whether anything in a tree of modules and tensors has changed.
 
-A guard that has checked a whole tree asks `watch(root)` for a flag; every write to a module or a change of a
-tensor's storage, dtype or `requires_grad` below `root` lifts `changed`, and a `.grad` that comes or goes lifts
-`grads`. A lifted flag stays lifted: whoever checked the tree again takes a new watch. Objects without watchers pay
-one look-up a write.
+A guard that has checked a whole tree asks `watch(root)` for a flag; every write to a module or a
+change of a tensor's storage, dtype or `requires_grad` below `root` lifts `changed`, and a `.grad`
+that comes or goes lifts `grads`. A lifted flag stays lifted: whoever checked the tree again takes a
+new watch. Objects without watchers pay one look-up a write.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 
 class Watch:
-    """`changed`: some structure differs since the watch was taken; `grads`: some `.grad` came or went."""
+    """`changed`: some structure differs since the watch was taken; `grads`: some `.grad` came or
+    went."""
 
     __slots__ = ("__weakref__", "changed", "grads")
 
@@ -30,7 +31,8 @@ class Watchers:
         self.flags: list[weakref.ref[Watch]] = []
 
     def add(self, flag: Watch) -> None:
-        self.flags = [r for r in self.flags if (w := r()) is not None and not w.changed and w is not flag]
+        self.flags = [r for r in self.flags if (w := r()) is not None and not w.changed
+                      and w is not flag]
         self.flags.append(weakref.ref(flag))
 
     def touch(self) -> None:
@@ -59,7 +61,8 @@ class Watchers:
 
 
 def watch(root: Any) -> Watch:
-    """A watch over `root`: a tensor, or an object whose `_watch(flag)` passes it on to its parts."""
+    """A watch over `root`: a tensor, or an object whose `_watch(flag)` passes it on to its
+    parts."""
     flag = Watch()
     root._watch(flag)
     return flag

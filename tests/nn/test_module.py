@@ -9,10 +9,10 @@ import weakref
 from collections import OrderedDict
 
 import pytest
-from tests.nn.both import check, filled, numbers
 
 import lehr
 from lehr.tensor.watch import watch
+from tests.nn.both import check, filled, numbers
 
 
 def model(mod, **kw):
@@ -45,7 +45,8 @@ def model(mod, **kw):
 PROGRAMS = {
     "names": lambda m: ([n for n, _ in model(m).named_parameters()],
                         [n for n, _ in model(m).named_parameters(remove_duplicate=False)],
-                        [n for n, _ in model(m).named_buffers()], [n for n, _ in model(m).named_modules()],
+                        [n for n, _ in model(m).named_buffers()],
+                        [n for n, _ in model(m).named_modules()],
                         [n for n, _ in model(m).named_children()],
                         [n for n, _ in model(m).named_modules(remove_duplicate=False)],
                         [n for n, _ in model(m).named_parameters(recurse=False, prefix="x")]),
@@ -53,15 +54,19 @@ PROGRAMS = {
     "metadata": lambda m: dict(model(m).state_dict()._metadata),
     "prefix": lambda m: list(model(m).state_dict(prefix="p.")),
     "repr": lambda m: repr(model(m)),
-    "same_repr": lambda m: repr(m.nn.ModuleList([m.nn.Linear(2, 2), m.nn.Linear(2, 2), m.nn.ReLU()])),
+    "same_repr": lambda m: repr(m.nn.ModuleList([m.nn.Linear(2, 2), m.nn.Linear(2, 2),
+                                                 m.nn.ReLU()])),
     "forward": lambda m: model(m)(numbers(m, 4, 3)),
     "train": lambda m: [x.training for x in model(m).eval().modules()],
-    "apply": lambda m: (lambda seen: (model(m).apply(lambda x: seen.append(type(x).__name__)), seen)[1])([]),
+    "apply": lambda m: (lambda seen: (model(m).apply(lambda x: seen.append(type(x).__name__)),
+                                      seen)[1])([]),
     "submodule": lambda m: [repr(model(m).get_submodule(p)) for p in ("blocks.0.lin", "head.1")],
-    "parameter": lambda m: [model(m).get_parameter("head.0.weight"), model(m).get_buffer("blocks.1.scale")],
+    "parameter": lambda m: [model(m).get_parameter("head.0.weight"),
+                            model(m).get_buffer("blocks.1.scale")],
     "requires": lambda m: [p.requires_grad for p in model(m).requires_grad_(False).parameters()],
     "load": lambda m: repr(model(m).load_state_dict(model(m).state_dict())),
-    "loose": lambda m: tuple(model(m).load_state_dict({"bias": m.ones(2), "zz": m.ones(1)}, strict=False)),
+    "loose": lambda m: tuple(model(m).load_state_dict({"bias": m.ones(2), "zz": m.ones(1)},
+                                                      strict=False)),
     "assign": lambda m: (lambda n, v: (n.load_state_dict({"weight": v}, assign=True),
                                        n.weight.data_ptr() == v.data_ptr(),
                                        type(n.weight).__name__))(m.nn.Linear(2, 2, bias=False),
@@ -92,7 +97,8 @@ def _sequential(m):
     del t[1]
     t.append(m.nn.Identity())
     t.insert(1, m.nn.ELU())
-    out += [repr(t), repr(t + s), repr(t * 2), repr(t.pop(0)), repr(t), repr(t.extend([m.nn.ReLU()]))]
+    out += [repr(t), repr(t + s), repr(t * 2), repr(t.pop(0)), repr(t),
+            repr(t.extend([m.nn.ReLU()]))]
     t += s
     return [*out, repr(t)]
 
@@ -187,7 +193,8 @@ ERRORS = {
     "taken": ("KeyError", lambda m: m.nn.Linear(2, 2).register_buffer("forward", m.ones(1))),
     "missing": ("AttributeError", lambda m: m.nn.Linear(2, 2).nothing),
     "no_forward": ("NotImplementedError", lambda m: m.nn.Module()(1)),
-    "size": ("RuntimeError", lambda m: m.nn.Linear(2, 2).load_state_dict(m.nn.Linear(3, 2).state_dict())),
+    "size": ("RuntimeError",
+             lambda m: m.nn.Linear(2, 2).load_state_dict(m.nn.Linear(3, 2).state_dict())),
     "keys": ("RuntimeError", lambda m: m.nn.Linear(2, 2).load_state_dict({"weight": m.ones(2, 2),
                                                                          "x": m.ones(1)})),
     "integer_to": ("TypeError", lambda m: m.nn.Linear(2, 2).to(m.int64)),
@@ -268,7 +275,8 @@ def test_global_hooks():
         from importlib import import_module
         space = import_module(f"{m.__name__}.nn.modules.module")
         log = []
-        handles = [space.register_module_forward_pre_hook(lambda mod, a: log.append(type(mod).__name__)),
+        handles = [space.register_module_forward_pre_hook(lambda mod,
+                                                          a: log.append(type(mod).__name__)),
                    space.register_module_forward_hook(lambda mod, a, o: o + 1)]
         try:
             out = filled(m.nn.Sequential(m.nn.Linear(2, 2)), m)(numbers(m, 1, 2))

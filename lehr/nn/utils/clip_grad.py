@@ -30,9 +30,10 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     norms = [n if n.device == where else n.to(where) for n in norms]
     total = F.linalg_vector_norm(F.stack(norms, 0), float(norm_type))
     if error_if_nonfinite and bool(F.logical_not(F.isfinite(total))):
-        raise RuntimeError(f"The total norm of order {float(norm_type)} for gradients from `parameters` is "
-                           "non-finite, so it cannot be clipped. To disable this error and scale the "
-                           "gradients by the non-finite norm anyway, set `error_if_nonfinite=False`")
+        raise RuntimeError(
+            f"The total norm of order {float(norm_type)} for gradients from `parameters` is "
+            "non-finite, so it cannot be clipped. To disable this error and scale the gradients by "
+            "the non-finite norm anyway, set `error_if_nonfinite=False`")
     return total  # type: ignore[no-any-return]
 
 
@@ -51,7 +52,8 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor,
 @no_grad()
 def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0,
                     error_if_nonfinite: bool = False, foreach: bool | None = None) -> Tensor:
-    """Scales the gradients so that their total norm is at most `max_norm`; gives the norm before."""
+    """Scales the gradients so that their total norm is at most `max_norm`; gives the norm
+    before."""
     parameters = _list(parameters)
     total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
@@ -61,7 +63,8 @@ def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0,
 def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0,
                    error_if_nonfinite: bool = False, foreach: bool | None = None) -> Tensor:
     """`clip_grad_norm_`, by its older name."""
-    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)  # type: ignore[no-any-return]
+    made: Tensor = clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+    return made
 
 
 @no_grad()

@@ -15,7 +15,8 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Tensor:
     for p in parameters:
         where = p.device if where is None else where
         if p.device != where:
-            raise TypeError("Found two parameters on different devices, this is currently not supported.")
+            raise TypeError("Found two parameters on different devices, this is currently not "
+                            "supported.")
         parts.append(p.view(-1))
     return Tensor.F.cat(parts, 0)  # type: ignore[no-any-return]
 

@@ -16,8 +16,9 @@ def _factors(mean: Tensor, var: Tensor, eps: float, gamma: Any, beta: Any) -> An
     return gamma * F.rsqrt(var + eps), beta
 
 
-def fuse_conv_bn_weights(conv_w: Any, conv_b: Any, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Any,
-                         bn_b: Any, transpose: bool = False) -> tuple[Parameter, Parameter]:
+def fuse_conv_bn_weights(conv_w: Any, conv_b: Any, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
+                         bn_w: Any, bn_b: Any, transpose: bool = False) -> tuple[Parameter,
+                                                                                 Parameter]:
     """The weight and bias of a convolution that does both."""
     conv_b = Tensor.F.zeros_like(bn_rm) if conv_b is None else conv_b
     scale, shift = _factors(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
@@ -36,12 +37,13 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("batch norm without running statistics cannot be fused")
     fused.weight, fused.bias = fuse_conv_bn_weights(fused.weight, fused.bias, bn.running_mean,
-                                                    bn.running_var, bn.eps, bn.weight, bn.bias, transpose)
+                                                    bn.running_var, bn.eps, bn.weight, bn.bias,
+                                                    transpose)
     return fused
 
 
-def fuse_linear_bn_weights(linear_w: Any, linear_b: Any, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float,
-                           bn_w: Any, bn_b: Any) -> tuple[Parameter, Parameter]:
+def fuse_linear_bn_weights(linear_w: Any, linear_b: Any, bn_rm: Tensor, bn_rv: Tensor,
+                           bn_eps: float, bn_w: Any, bn_b: Any) -> tuple[Parameter, Parameter]:
     """The weight and bias of a linear layer that does both."""
     return fuse_conv_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
 
@@ -51,5 +53,6 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     if linear.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if linear.out_features != bn.num_features and bn.num_features != 1:
-        raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
+        raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features "
+                             "== 1")
     return fuse_conv_bn_eval(linear, bn)

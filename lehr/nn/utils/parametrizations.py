@@ -50,7 +50,8 @@ class _SpectralNorm(Module):
         super().__init__()
         n = weight.ndim
         if dim >= n or dim < -n:
-            raise IndexError(f"Dimension out of range (expected to be in range of [-{n}, {n - 1}] but got "
+            raise IndexError(f"Dimension out of range (expected to be in range of [-{n}, {n - 1}] "
+                             "but got "
                              f"{dim})")
         if n_power_iterations <= 0:
             raise ValueError("Expected n_power_iterations to be positive, but got "
@@ -96,20 +97,22 @@ class _SpectralNorm(Module):
         return value
 
 
-def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
-                  dim: int | None = None) -> Module:
+def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1,
+                  eps: float = 1e-12, dim: int | None = None) -> Module:
     """Divides a weight by its spectral norm; `dim` is that of the outputs."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if dim is None:
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
-    parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    parametrize.register_parametrization(module, name,
+                                         _SpectralNorm(weight, n_power_iterations, dim, eps))
     return module
 
 
 class _Orthogonal(Module):
-    """An orthogonal (or semi-orthogonal) matrix, as the exponential or Cayley transform of a skew one."""
+    """An orthogonal (or semi-orthogonal) matrix, as the exponential or Cayley transform of a skew
+    one."""
 
     def __init__(self, weight: Tensor, kind: str, use_trivialization: bool) -> None:
         super().__init__()
@@ -147,12 +150,14 @@ class _Orthogonal(Module):
     def right_inverse(self, Q: Tensor) -> Tensor:
         """What gives (a matrix near) Q; with a base, Q becomes the base and the parameter 0."""
         if tuple(Q.shape) != self.shape:
-            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a "
+                             "tensor of "
                              f"shape {Q.shape}.")
         if not hasattr(self, "base"):
             if self.kind != "householder":
-                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley "
-                                          "parametrizations when use_trivialization=False.")
+                raise NotImplementedError("It is not possible to assign to the matrix exponential "
+                                          "or the Cayley parametrizations when "
+                                          "use_trivialization=False.")
             return Q
         wide = Q.size(-2) < Q.size(-1)
         tall = Q.mT if wide else Q
@@ -201,11 +206,13 @@ def orthogonal(module: Module, name: str = "weight", orthogonal_map: str | None 
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.ndim < 2:
-        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
+        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} "
+                         "dimensions.")
     if orthogonal_map is None:
         orthogonal_map = "matrix_exp" if weight.size(-2) == weight.size(-1) else "householder"
     if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
-        raise ValueError('orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: '
+        raise ValueError('orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+                         'Got: '
                          f"{orthogonal_map}")
     trivial = use_trivialization and orthogonal_map != "householder"
     parametrize.register_parametrization(module, name, _Orthogonal(weight, orthogonal_map, trivial),

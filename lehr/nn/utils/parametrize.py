@@ -1,6 +1,7 @@
 """Parameters computed from others: `register_parametrization(module, "weight", f)`.
 
-The module's class becomes a subclass with a property of the tensor's name that evaluates f(original).
+The module's class becomes a subclass with a property of the tensor's name that evaluates
+f(original).
 """
 
 from __future__ import annotations
@@ -67,21 +68,24 @@ class ParametrizationList(ModuleList):
                 if hasattr(module, "right_inverse"):
                     new = module.right_inverse(new)
         if not isinstance(new, Tensor) and not isinstance(new, Sequence):
-            raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+            raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, "
+                             "tuple...). "
                              f"Got {type(new).__name__}")
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
             if original.dtype != new.dtype:
-                raise ValueError("When `right_inverse` outputs one tensor, it may not change the dtype.\n"
-                                 f"original.dtype: {original.dtype}\nright_inverse(original).dtype: "
-                                 f"{new.dtype}")
+                raise ValueError("When `right_inverse` outputs one tensor, it may not change the "
+                                 "dtype.\n"
+                                 "original.dtype: "
+                                 f"{original.dtype}\nright_inverse(original).dtype: {new.dtype}")
             _swap(original, new)
             _register(self, "original", original)
         else:
             for i, t in enumerate(new):
                 if not isinstance(t, Tensor):
-                    raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, "
+                    raise ValueError("'right_inverse' must return a Tensor or a Sequence of "
+                                     "tensors (list, "
                                      f"tuple...). Got element {i} of the sequence with type "
                                      f"{type(t).__name__}.")
                 if isinstance(original, Parameter):
@@ -90,13 +94,16 @@ class ParametrizationList(ModuleList):
         if not unsafe:
             made = self()
             if not isinstance(made, Tensor):
-                raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
+                raise ValueError("A parametrization must return a tensor. Got "
+                                 f"{type(made).__name__}.")
             if made.dtype != dtype:
-                raise ValueError("Registering a parametrization may not change the dtype of the tensor, unless "
+                raise ValueError("Registering a parametrization may not change the dtype of the "
+                                 "tensor, unless "
                                  f"`unsafe` flag is enabled.\nunparametrized dtype: {dtype}\n"
                                  f"parametrized dtype: {made.dtype}")
             if made.shape != shape:
-                raise ValueError("Registering a parametrization may not change the shape of the tensor, unless "
+                raise ValueError("Registering a parametrization may not change the shape of the "
+                                 "tensor, unless "
                                  f"`unsafe` flag is enabled.\nunparametrized shape: {shape}\n"
                                  f"parametrized shape: {made.shape}")
 
@@ -106,15 +113,16 @@ class ParametrizationList(ModuleList):
             new: Any = value
             for module in reversed(self):
                 if not hasattr(module, "right_inverse"):
-                    raise RuntimeError(f"parametrization {type(module).__name__} does not implement "
-                                       "right_inverse.")
+                    raise RuntimeError(f"parametrization {type(module).__name__} does not "
+                                       "implement right_inverse.")
                 new = module.right_inverse(new)
             if self.is_tensor:
                 if not isinstance(new, Tensor):
-                    raise ValueError(f"`right_inverse` should return a tensor. Got {type(new).__name__}")
+                    raise ValueError("`right_inverse` should return a tensor. Got "
+                                     f"{type(new).__name__}")
                 if value.dtype != new.dtype:
-                    raise ValueError(f"The tensor returned by `right_inverse` has dtype {new.dtype} while "
-                                     f"`value` has dtype {value.dtype}")
+                    raise ValueError("The tensor returned by `right_inverse` has dtype "
+                                     f"{new.dtype} while `value` has dtype {value.dtype}")
                 _swap(self.original, new)
                 return
             if len(new) != self.ntensors:
@@ -147,8 +155,10 @@ def _inject_class(module: Any) -> None:
         return made
 
     def state(self: Any) -> Any:
-        raise RuntimeError("Serialization of parametrized modules is only supported through state_dict().")
-    space: dict[str, Any] = {"__getstate__": state, "parametrizations_base": cls, "__module__": cls.__module__}
+        raise RuntimeError("Serialization of parametrized modules is only supported through "
+                           "state_dict().")
+    space: dict[str, Any] = {"__getstate__": state, "parametrizations_base": cls,
+                             "__module__": cls.__module__}
     if not hasattr(cls, "__deepcopy__"):
         space["__deepcopy__"] = deep
     module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), space)
@@ -170,7 +180,8 @@ def _inject_property(module: Any, name: str) -> None:
 
 def register_parametrization(module: Any, tensor_name: str, parametrization: Module, *,
                              unsafe: bool = False) -> Any:
-    """Makes `module.<tensor_name>` the result of `parametrization` on what it was; returns the module.
+    """Makes `module.<tensor_name>` the result of `parametrization` on what it was; returns the
+    module.
 
     `unsafe` lets it change shape and dtype. A second parametrization is applied after the first.
     """
@@ -183,8 +194,8 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
                 raise ValueError("A parametrization must return a tensor. Got "
                                  f"{type(made).__name__}.")
             if made.dtype != now.dtype or made.shape != now.shape:
-                raise ValueError("Registering a parametrization may not change the dtype or the shape of the "
-                                 "tensor, unless the `unsafe` flag is enabled.")
+                raise ValueError("Registering a parametrization may not change the dtype or the "
+                                 "shape of the tensor, unless the `unsafe` flag is enabled.")
         module.parametrizations[tensor_name].append(parametrization)
         module.parametrizations[tensor_name].unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
@@ -197,7 +208,8 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Mod
         _inject_property(module, tensor_name)
         module.parametrizations[tensor_name] = parametrizations
     else:
-        raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
+        raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a "
+                         "parametrized element "
                          f"with name '{tensor_name}'")
     return module
 
@@ -211,7 +223,8 @@ def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
-    """Undoes `register_parametrization`; the tensor keeps its parametrized value or gets the original."""
+    """Undoes `register_parametrization`; the tensor keeps its parametrized value or gets the
+    original."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     held = module.parametrizations[tensor_name]
@@ -225,8 +238,8 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
         value = getattr(module, tensor_name)
         original = Parameter(value.detach()) if value.requires_grad else value
     else:
-        raise ValueError("Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
-                         "parametrized in terms of a sequence of tensors.")
+        raise ValueError("Cannot leave unparametrized (`leave_parametrized=False`) a tensor that "
+                         "is parametrized in terms of a sequence of tensors.")
     delattr(module.__class__, tensor_name)
     del module.parametrizations[tensor_name]
     _register(module, tensor_name, original)
@@ -238,7 +251,9 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 
 def type_before_parametrizations(module: Any) -> type:
     """The class that the module had."""
-    return module.__class__.parametrizations_base if is_parametrized(module) else type(module)  # type: ignore[no-any-return]
+    made: Tensor = module.__class__.parametrizations_base if is_parametrized(module) else type(
+        module)
+    return made
 
 
 __all__ = ["ParametrizationList", "cached", "is_parametrized", "register_parametrization",

@@ -32,10 +32,10 @@ class PackedSequence(_Packed):
                 raise AssertionError("PackedSequence needs batch_sizes")
             data, batch_sizes = data
         if batch_sizes.device.type != "cpu":
-            raise ValueError("batch_sizes should always be on CPU. Instances of PackedSequence should "
-                             "never be created manually. They should be instantiated by functions like "
-                             "pack_sequence and pack_padded_sequences in nn.utils.rnn. "
-                             "https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence")
+            raise ValueError(
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never be "
+                "created manually. They should be instantiated by functions like pack_sequence "
+                "and pack_padded_sequences in nn.utils.rnn.")
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
@@ -118,24 +118,26 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
         input = F.index_select(input, 0 if batch_first else 1, order)
     steps = F.transpose(input, 0, 1) if batch_first else input
     if len(sizes) != steps.size(1):
-        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} "
-                           f"(batch_size={steps.size(1)})")
+        raise RuntimeError("Expected `len(lengths)` to be equal to batch_size, but got "
+                           f"{len(sizes)} (batch_size={steps.size(1)})")
     if not sizes or sizes[-1] <= 0:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in "
-                           "'lengths' that is <= 0")
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element "
+                           "in 'lengths' that is <= 0")
     if any(a < b for a, b in zip(sizes, sizes[1:], strict=False)):
-        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is "
-                           "True. You can pass `enforce_sorted=False` to pack_padded_sequence and/or "
-                           "pack_sequence to sidestep this requirement if you do not need ONNX "
-                           "exportability.")
+        raise RuntimeError("`lengths` array must be sorted in decreasing order when "
+                           "`enforce_sorted` is True. You can pass `enforce_sorted=False` to "
+                           "pack_padded_sequence and/or pack_sequence to sidestep this requirement "
+                           "if you do not need ONNX exportability.")
     if sizes[0] > steps.size(0):
         raise RuntimeError(f"Expected lengths of at most {steps.size(0)}, got {sizes[0]}")
     counts = [sum(n > t for n in sizes) for t in range(sizes[0])]
     data = F.cat([steps[t, :n] for t, n in enumerate(counts)], 0)
-    return PackedSequence(data, create.tensor(counts, dtype=dt.int64), order)  # type: ignore[no-any-return]
+    made: Tensor = PackedSequence(data, create.tensor(counts, dtype=dt.int64), order)
+    return made
 
 
-def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0,
+def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False,
+                        padding_value: float = 0.0,
                         total_length: int | None = None) -> tuple[Tensor, Tensor]:
     """([longest, batch, *] filled up with `padding_value`, lengths [batch]): packing undone."""
     F = Tensor.F
@@ -143,14 +145,16 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     longest = len(counts)
     if total_length is not None:
         if total_length < longest:
-            raise ValueError("Expected total_length to be at least the length of the longest sequence in "
-                             f"input, but got total_length={total_length} and max sequence length being "
+            raise ValueError("Expected total_length to be at least the length of the longest "
+                             "sequence in "
+                             f"input, but got total_length={total_length} and max sequence length "
+                             "being "
                              f"{longest}")
         longest = total_length
     batch = counts[0]
     rest = tuple(sequence.data.shape[1:])
     steps = []
-    for part in F.split(sequence.data, counts, 0):
+    for part in sequence.data.split(counts, 0):
         missing = batch - part.size(0)
         if missing:
             fill = F.full((missing, *rest), padding_value, dtype=part.dtype, device=part.device)
@@ -188,7 +192,8 @@ def pad_sequence(sequences: Iterable[Tensor], batch_first: bool = False, padding
     return F.stack(out, 0 if batch_first else 1)  # type: ignore[no-any-return]
 
 
-def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor,
+                   batch_first: bool = False) -> list[Tensor]:
     """The sequences of a padded batch."""
     batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [batch[i, : int(n)] for i, n in enumerate(lengths.tolist())]

@@ -47,9 +47,10 @@ class SpectralNorm:
         setattr(module, self.name, self.compute_weight(module, module.training))
 
 
-def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12,
-                  dim: int | None = None) -> Module:
-    """Divides a weight by its spectral norm (see parametrizations.spectral_norm for the newer form)."""
+def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1,
+                  eps: float = 1e-12, dim: int | None = None) -> Module:
+    """Divides a weight by its spectral norm (see parametrizations.spectral_norm for the newer
+    form)."""
     if _hook_of(module, name, SpectralNorm) is not None:
         raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
     if dim is None:
@@ -60,8 +61,9 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
     with no_grad():
         rows, cols = hook.reshape_weight_to_matrix(weight).shape
-        u, v = (F.normalize(Tensor.F.normal((size,), 0.0, 1.0, *random.take(None), dtype=weight.dtype,
-                                            device=weight.device), dim=0, eps=eps)
+        u, v = (F.normalize(Tensor.F.normal((size,), 0.0, 1.0, *random.take(None),
+                                            dtype=weight.dtype, device=weight.device), dim=0,
+                            eps=eps)
                 for size in (rows, cols))
     del module._parameters[name]
     module.register_parameter(name + "_orig", weight)

@@ -32,8 +32,8 @@ def functional_call(module: Module, parameters_and_buffer_dicts: Any, args: Any 
                     kwargs: Any = None, *, tie_weights: bool = True, strict: bool = False) -> Any:
     """`module(*args, **kwargs)` with the given tensors in the place of its own, by dotted name.
 
-    Several dictionaries may be given in a sequence. `tie_weights` also replaces other names of the same
-    tensor; `strict` wants every name. The module's own tensors are back when the call ends.
+    Several dictionaries may be given in a sequence. `tie_weights` also replaces other names of the
+    same tensor; `strict` wants every name. The module's own tensors are back when the call ends.
     """
     given: dict[str, Any] = {}
     parts = ([parameters_and_buffer_dicts] if isinstance(parameters_and_buffer_dicts, dict)
@@ -50,13 +50,15 @@ def functional_call(module: Module, parameters_and_buffer_dicts: Any, args: Any 
         if tie_weights:
             missing = {m for m in missing if not tied[m] & given.keys()}
         if missing or unexpected:
-            raise RuntimeError(f"Error(s) in loading parameters and buffers for {type(module).__name__}: "
-                               f"missing keys {sorted(missing)}, unexpected keys {sorted(unexpected)}")
+            raise RuntimeError("Error(s) in loading parameters and buffers for "
+                               f"{type(module).__name__}: missing keys {sorted(missing)}, "
+                               f"unexpected keys {sorted(unexpected)}")
     if tie_weights:
         for name, value in list(given.items()):
             for other in tied.get(name, ()):
                 if other in given and given[other] is not value:
-                    raise ValueError(f"functional_call got multiple values for keys {sorted(tied[name])}, "
+                    raise ValueError("functional_call got multiple values for keys "
+                                     f"{sorted(tied[name])}, "
                                      "which are tied. Consider using tie_weights=False")
                 given[other] = value
     args = () if args is None else args if isinstance(args, tuple) else (args,)

@@ -32,13 +32,15 @@ def _hook_of(module: Any, name: str, kind: type) -> Any:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Splits a weight into magnitude and direction (see parametrizations.weight_norm for the newer form)."""
+    """Splits a weight into magnitude and direction (see parametrizations.weight_norm for the newer
+    form)."""
     if _hook_of(module, name, WeightNorm) is not None:
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
     del module._parameters[name]
-    module.register_parameter(name + "_g", Parameter(Tensor.F.norm_except_dim(weight, 2, hook.dim).data))
+    module.register_parameter(name + "_g",
+                              Parameter(Tensor.F.norm_except_dim(weight, 2, hook.dim).data))
     module.register_parameter(name + "_v", Parameter(weight.data))
     setattr(module, name, hook.compute_weight(module))
     module.register_forward_pre_hook(hook)

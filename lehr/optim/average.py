@@ -31,7 +31,8 @@ def get_swa_avg_fn() -> AvgFn:
 def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
     """(average, value, _) -> the exponential moving average."""
     if decay < 0.0 or decay > 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] "
+                         "range.")
 
     @no_grad()
     def average(averaged: Any, current: Any, num_averaged: Any) -> Any:
@@ -60,7 +61,8 @@ def get_swa_multi_avg_fn() -> Callable[..., None]:
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[..., None]:
     """`get_ema_avg_fn` in place, over lists."""
     if decay < 0.0 or decay > 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] "
+                         "range.")
 
     def step(a: Any, c: Any, n: Any) -> None:
         if a.dtype.is_floating_point or a.dtype.is_complex:
@@ -95,7 +97,8 @@ class AveragedModel(Module):
 
     def update_parameters(self, model: Module) -> None:
         """Takes the model's weights into the averages."""
-        own, new = (list(chain(m.parameters(), m.buffers())) if self.use_buffers else list(m.parameters())
+        own, new = (list(chain(m.parameters(),
+                               m.buffers())) if self.use_buffers else list(m.parameters())
                     for m in (self.module, model))
         own = [p.detach() for p in own]
         new = [p.detach().to(a.device) for p, a in zip(new, own, strict=True)]
@@ -138,7 +141,8 @@ class SWALR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, swa_lr: Any, anneal_epochs: int = 10,
                  anneal_strategy: str = "cos", last_epoch: int = -1) -> None:
-        for rate, group in zip(per_group("swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
+        for rate, group in zip(per_group("swa_lr", optimizer, swa_lr), optimizer.param_groups,
+                               strict=True):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError("anneal_strategy must by one of 'cos' or 'linear', instead got "
