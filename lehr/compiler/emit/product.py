@@ -15,8 +15,19 @@ from lehr.base import dtype as dt
 from lehr.base import sym
 from lehr.base.dtype import DType
 from lehr.compiler.emit.value import Unsupported
-from lehr.compiler.loop.expr import alu
-from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Input, Kernel, Operand, Store, axis
+from lehr.compiler.loop.expr import Rewriter, alu
+from lehr.compiler.loop.ir import (
+    Axis,
+    Bind,
+    Buffer,
+    Expr,
+    Extern,
+    Input,
+    Kernel,
+    Operand,
+    Store,
+    axis,
+)
 from lehr.compiler.loop.text import row_major
 
 _SPELLED = {"f32": "f32", "f64": "f64"}
@@ -156,10 +167,16 @@ class _Maker:
         e = self.e
         if not (stores or e.epilogue):
             return None
-        if out is not e.output.buffer and e.epilogue and stores:
-            raise Unsupported(f"extern {e.name}: an epilogue on a part of a buffer")
+        own, whole = tuple(a.var for a in axes), e.output.buffer
+        following = e.epilogue
+        if out is not whole:  # one name for the memory: the rectangle's
+            rewrite = Rewriter({}, lambda x: Expr("Load", x.dtype, out, own, *x.fields[2:])
+                               if x.fields[0] is whole else None, {}, _unbound)
+            following = tuple(s._replace(value=rewrite(s.value)) for s in following)
+            following = tuple(s._replace(buffer=out, idx=own) if s.buffer is whole else s
+                              for s in following)
         axes = (*axes[:-2], axes[-1], axes[-2]) if flip else axes
-        return Kernel(f"{e.name}_rows", axes, (*stores, *e.epilogue), e.binds, e.locations)
+        return Kernel(f"{e.name}_rows", axes, (*stores, *following), e.binds, e.locations)
 
     def loops(self) -> Product:
         """A product of integers as a kernel, its epilogue as another."""
@@ -177,9 +194,11 @@ class _Maker:
         whole = Kernel(e.name, axes, (Store(out, idx, value),), (), e.locations)
         after = (Kernel(f"{e.name}_rows", e.axes, e.epilogue, e.binds, e.locations),
                  ) if e.epilogue else ()
-        if e.epilogue and out is not e.output.buffer:
-            raise Unsupported(f"extern {e.name}: an epilogue on a part of a buffer")
         return Product((whole,), "", (), (0, 0, 0), None, None, None, None, after, (), self.views)
+
+
+def _unbound(b: Bind) -> Any:
+    raise Unsupported(f"an epilogue that indexes by data ({b.var})")
 
 
 def _one(n: Any) -> bool:

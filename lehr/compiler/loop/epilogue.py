@@ -7,7 +7,7 @@ from typing import Any
 
 from lehr.base.index import linearize, reshape_index
 from lehr.compiler.loop.expr import Rewriter
-from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Kernel, Step, axis
+from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Kernel, Step, Store, axis
 from lehr.compiler.loop.merge import Binds, products
 from lehr.compiler.loop.text import values_of, walk
 from lehr.compiler.loop.verify import touched
@@ -98,7 +98,13 @@ def _inplace(call: Extern, binds: Binds) -> Extern:
 
     rewrite = Rewriter({}, load, binds.of, binds.fresh)
     stores = tuple(x._replace(value=rewrite(x.value)) for x in call.epilogue)
+    stores = tuple(x for x in stores if not _idle(x))
     return call._replace(output=call.output._replace(buffer=b), epilogue=stores)
+
+
+def _idle(s: Store) -> bool:
+    """A store of the element that is there already."""
+    return s.value.kind == "Load" and s.value.fields[:2] == (s.buffer, s.idx)
 
 
 def _own(a: Axis) -> Any:
