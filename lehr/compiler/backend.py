@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from lehr.base import dtype as dt
 from lehr.base.options import Options
 from lehr.compiler.capture.entry import Compiled, Request
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.emit import c
+from lehr.compiler.host import Host
 from lehr.compiler.loop import fuse, lower
 from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.passes import partition, pipeline
@@ -25,7 +25,6 @@ from lehr.compiler.run import cache, entry, executable, library, pool, toolchain
 from lehr.compiler.counters import COUNTERS, NAMES
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
-from lehr.tensor.leased import Lease, LeasedStorage
 from lehr.tensor.tensor import Tensor
 
 Runner = Callable[[Sequence[Any]], dict[str, tuple[Any, ...]]]
@@ -133,10 +132,7 @@ class Native:
         for name, n in self.counts.items():
             if name in NAMES:
                 COUNTERS.add(name, n)
-        self.results = [(dt.named(o["dtype"]), tuple(o["shape"]), tuple(o["strides"]),
-                         _span(o["shape"], o["strides"]) * dt.named(o["dtype"]).itemsize)
-                        for o in record["outputs"]]
-        self.numbers = [dt.named(p["dtype"]).np for p in record["params"]]
+        self.host: Host | None = None
 
     def lowered(self) -> tuple[Graph, Program, memory_plan.Plan, c.Code]:
         """The stages of the compilation: the graph after passes, the program, its plan, its C."""
@@ -161,23 +157,13 @@ class Native:
                              "counts": json.dumps(counts).encode()})
 
     def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
-        kept: list[Any] = []
-        pointers = [t._storage.ptr + t._offset * t.dtype.itemsize if isinstance(t, Tensor)
-                    else self.number(i, t, kept) for i, t in enumerate(inputs)]
-        buffers = self.run(pointers)
-        return [Tensor._make(LeasedStorage(Lease(b, n)), dtype, shape, strides)
-                for b, (dtype, shape, strides, n) in zip(buffers, self.results, strict=True)]
+        return (self.host or self.first(inputs))(inputs)
 
-    def number(self, i: int, value: Any, kept: list[Any]) -> int:
-        """The address of a run-time number."""
-        a = np.asarray(value, self.numbers[i])
-        kept.append(a)
-        return int(a.__array_interface__["data"][0])
-
-
-def _span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements from the first to the last of a layout."""
-    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    def first(self, inputs: Sequence[Any]) -> Host:
+        """The host function, once there are inputs that tell numbers from tensors."""
+        numbers = [i for i, x in enumerate(inputs) if not isinstance(x, Tensor)]
+        self.host = Host(self.run, numbers)
+        return self.host
 
 
 def host_call(name: str, args: tuple[Any, ...]) -> Any:

@@ -1,8 +1,8 @@
 """Storages of results of compiled programs: memory that goes back when nobody sees it.
 
-Small results lie in a block of their own that dies with them; larger ones on memory leased from the pool. The
-numpy array of such a storage is made when it is first asked for; it keeps the memory, and so does every view of
-it, so memory never goes back while anything can read it.
+Small results lie in a block of their own that dies with them; larger ones on memory leased from
+the pool. The numpy array of such a storage is made when it is first asked for; it keeps the memory,
+and so does every view of it, so memory never goes back while anything can read it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class Result(Storage):
 
     __slots__ = ("_made", "held", "size")
 
+    _made: Any
+    held: Any       # the block, or the pool's buffer
+    size: int
+
     @property
     def owner(self) -> Any:  # type: ignore[override]
         made = self._made
@@ -78,7 +82,7 @@ class BlockStorage(Result):
 
 
 class LeasedStorage(Result):
-    """On memory of the pool; what `Lease` does, without an object for it until there is an array."""
+    """On memory of the pool, as a `Lease`, without an object for it until there is an array."""
 
     __slots__ = ()
 
@@ -123,7 +127,8 @@ class Layout:
         s.inference = False
         s._flat = s._origin = None
         t: Tensor = _new(Tensor)
-        t._storage, t.dtype, t._shape, t._strides, t._offset = s, self.dtype, self.shape, self.strides, 0
+        t._storage, t.dtype, t._offset = s, self.dtype, 0
+        t._shape, t._strides = self.shape, self.strides
         t._np = t._key = t._meta = t._view = None
         return t
 

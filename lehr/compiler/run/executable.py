@@ -44,13 +44,12 @@ class Executable:
         self._constants = [_constant(c) for c in record["constants"]]
         slots = FIRST + self.params + len(self._outputs) + len(self._constants)
         self._end = FIRST + self.params
-        self._fault = slots
-        self._kind = ctypes.c_void_p * (slots + _FAULT_WORDS + len(self.symbols))
-        self._length = slots + _FAULT_WORDS + len(self.symbols)
+        self.fault = slots
+        self.length = slots + _FAULT_WORDS + len(self.symbols)
         self._plans: dict[tuple[int, ...], _Plan] = {}
         self._steps = [self._step(s) for s in record["steps"]]
         alone = len(self._steps) == 1 and "segment" in record["steps"][0]
-        self._only = self._steps[0] if alone else None
+        self.run: Callable[[Any], None] = self._steps[0] if alone else self._all
         self._static = self._plan(()) if not self.symbols else None
 
     def __call__(self, pointers: Sequence[int], sizes: Sequence[int] = ()) -> list[memory.Buffer]:
@@ -62,7 +61,7 @@ class Executable:
         frame = arena.lease()
         p = frame.pointers
         if p[FAULT] is None:
-            self._start(p, sizes)
+            self.start(p, sizes)
         end = self._end
         p[FIRST:end] = pointers
         lease = memory.host.lease
@@ -72,15 +71,9 @@ class Executable:
                 buffer = lease(size)
                 p[n] = buffer.address
                 made.append(buffer)
-            if self._only is not None:
-                self._only(p)
-            else:
-                for step in self._steps:
-                    step(p)
-                    if p[self._fault]:
-                        break
-            if p[self._fault]:
-                raise self._error(p)
+            self.run(p)
+            if p[self.fault]:
+                raise self.error(p)
         except BaseException:
             for buffer in made:
                 memory.host.release(buffer)
@@ -95,13 +88,20 @@ class Executable:
         return [np.ndarray(shape, dtype, b.array, 0, strides) for b, dtype, (shape, strides)
                 in zip(buffers, self._outputs, plan.shapes, strict=True)]
 
-    def _start(self, p: Any, sizes: Sequence[int]) -> None:
+    def _all(self, p: Any) -> None:
+        """The steps of a program that is more than one segment."""
+        for step in self._steps:
+            step(p)
+            if p[self.fault]:
+                break
+
+    def start(self, p: Any, sizes: Sequence[int]) -> None:
         """Fills what never changes into a new frame."""
         here = ctypes.addressof(p)
         p[RUNTIME] = pool.pool().table
-        p[FAULT] = here + 8 * self._fault
-        p[SIZES] = here + 8 * (self._fault + _FAULT_WORDS)
-        for n, value in enumerate(sizes, self._fault + _FAULT_WORDS):
+        p[FAULT] = here + 8 * self.fault
+        p[SIZES] = here + 8 * (self.fault + _FAULT_WORDS)
+        for n, value in enumerate(sizes, self.fault + _FAULT_WORDS):
             p[n] = value
         for n, array in enumerate(self._constants, self._end + len(self._outputs)):
             p[n] = array.ctypes.data
@@ -125,14 +125,14 @@ class Executable:
 
     def values(self, p: Any) -> dict[str, int]:
         """The sizes of the call whose frame this is."""
-        first = self._fault + _FAULT_WORDS
+        first = self.fault + _FAULT_WORDS
         return {name: p[first + n] or 0 for n, name in enumerate(self.symbols)}
 
-    def _error(self, p: Any) -> Exception:
+    def error(self, p: Any) -> Exception:
         """What the fault record says, which is cleared."""
-        kind, place, value, bound = (p[self._fault + n] or 0 for n in range(_FAULT_WORDS))
+        kind, place, value, bound = (p[self.fault + n] or 0 for n in range(_FAULT_WORDS))
         for n in range(_FAULT_WORDS):
-            p[self._fault + n] = None
+            p[self.fault + n] = None
         _, at = self.record["faults"][place]
         where = f" (at {at})" if at else ""
         if kind == 2:
@@ -149,7 +149,7 @@ class _Plan:
     def __init__(self, executable: Executable, sizes: Mapping[str, int]) -> None:
         record = executable.record
         total = evaluate(record["arena"], sizes)
-        self.arena = memory.Arena(memory.host, total, executable._length, ARENA)
+        self.arena = memory.Arena(memory.host, total, executable.length, ARENA)
         self.outputs: list[tuple[int, int]] = []
         self.shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         for n, o in enumerate(record["outputs"], FIRST + executable.params):
