@@ -195,7 +195,7 @@ def _run_always(module: Any, args: Any, kwargs: Any, called: set[int]) -> None:
             if key in marks and key not in called:
                 try:
                     _after(module, key, hook, args, kwargs, None)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  (warned of; the first one is raised)
                     warnings.warn("module forward hook with ``always_call=True`` raised an "
                                   "exception that was silenced as another error was raised in "
                                   "forward: "

@@ -188,7 +188,7 @@ class Saved:
                     self._assign(name, t, given)
                 else:
                     t.copy_(given)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (reported with the others)
             return (f'While copying the parameter named "{key}", whose dimensions in the model are '
                     f"{t.size()} and whose dimensions in the checkpoint are {given.size()}, an "
                     f"exception occurred : {error.args}.")

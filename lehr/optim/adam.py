@@ -29,11 +29,11 @@ class Adam(Stepped):
                  decoupled_weight_decay: bool = False) -> None:
         check(lr=lr, eps=eps, weight_decay=weight_decay)
         check_betas(betas)
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
-            maximize=maximize, foreach=foreach, capturable=capturable,
-            differentiable=differentiable, fused=fused,
-            decoupled_weight_decay=decoupled_weight_decay))
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "differentiable": differentiable, "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay})
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if group["amsgrad"] else 2]

@@ -25,10 +25,12 @@ class NAdam(Stepped):
                  differentiable: bool = False) -> None:
         check(lr=lr, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay)
         check_betas(betas)
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
-            decoupled_weight_decay=decoupled_weight_decay, maximize=maximize, foreach=foreach,
-            capturable=capturable, differentiable=differentiable))
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable, "differentiable": differentiable})
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         F = Tensor.F
@@ -52,10 +54,12 @@ class RAdam(Stepped):
                  differentiable: bool = False) -> None:
         check(lr=lr, eps=eps, weight_decay=weight_decay)
         check_betas(betas)
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
-            foreach=foreach, capturable=capturable, decoupled_weight_decay=decoupled_weight_decay,
-            differentiable=differentiable))
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach, "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable})
 
     def _settings(self, p: Tensor, group: dict[str, Any]) -> tuple[Any, ...]:
         return (group["lr"], *group["betas"], group["eps"], group["weight_decay"],
@@ -74,9 +78,9 @@ class Adamax(Stepped):
                  capturable: bool = False) -> None:
         check(lr=lr, eps=eps, weight_decay=weight_decay)
         check_betas(betas)
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
-            maximize=maximize, differentiable=differentiable, capturable=capturable))
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable})
 
     def _settings(self, p: Tensor, group: dict[str, Any]) -> tuple[Any, ...]:
         return (group["lr"], *group["betas"], group["eps"], group["weight_decay"],
@@ -96,9 +100,9 @@ class Adadelta(Stepped):
         check(lr=lr, eps=eps, weight_decay=weight_decay)
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
-        super().__init__(params, dict(
-            lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
-            capturable=capturable, foreach=foreach, differentiable=differentiable))
+        super().__init__(params, {
+            "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "capturable": capturable, "foreach": foreach, "differentiable": differentiable})
 
 
 class Adagrad(Stepped):
@@ -114,10 +118,11 @@ class Adagrad(Stepped):
                  differentiable: bool = False, fused: bool | None = None) -> None:
         check(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps,
               initial_accumulator_value=initial_accumulator_value)
-        super().__init__(params, dict(
-            lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
-            initial_accumulator_value=initial_accumulator_value, foreach=foreach, maximize=maximize,
-            differentiable=differentiable, fused=fused))
+        super().__init__(params, {
+            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable, "fused": fused})
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p].update(self._start(p, group))
@@ -146,10 +151,11 @@ class RMSprop(Stepped):
                  capturable: bool = False, foreach: bool | None = None, maximize: bool = False,
                  differentiable: bool = False) -> None:
         check(lr=lr, eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
-        super().__init__(params, dict(
-            lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
-            weight_decay=weight_decay, capturable=capturable, foreach=foreach, maximize=maximize,
-            differentiable=differentiable))
+        super().__init__(params, {
+            "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+            "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable})
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         names = ["square_avg"]
@@ -173,9 +179,10 @@ class Rprop(Stepped):
         check(lr=lr)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(params, dict(
-            lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
-            differentiable=differentiable, capturable=capturable))
+        super().__init__(params, {
+            "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable, "capturable": capturable})
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         F, lr = Tensor.F, group["lr"]
@@ -199,9 +206,10 @@ class ASGD(Stepped):
                  maximize: bool = False, differentiable: bool = False,
                  capturable: bool = False) -> None:
         check(lr=lr, weight_decay=weight_decay)
-        super().__init__(params, dict(
-            lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
-            maximize=maximize, differentiable=differentiable, capturable=capturable))
+        super().__init__(params, {
+            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable})
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         F, lr = Tensor.F, group["lr"]
@@ -230,9 +238,9 @@ class Adafactor(Stepped):
             raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
         if d < 1.0:
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
-        super().__init__(params, dict(
-            lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
-            foreach=foreach, maximize=maximize))
+        super().__init__(params, {
+            "lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay,
+            "foreach": foreach, "maximize": maximize})
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         def zeros(shape: tuple[int, ...]) -> Tensor:

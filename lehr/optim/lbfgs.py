@@ -110,10 +110,11 @@ class LBFGS(Optimizer):
                  tolerance_change: float = 1e-9, history_size: int = 100,
                  line_search_fn: str | None = None) -> None:
         check(lr=lr)
-        super().__init__(params, dict(
-            lr=lr, max_iter=max_iter, max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
-            tolerance_grad=tolerance_grad, tolerance_change=tolerance_change,
-            history_size=history_size, line_search_fn=line_search_fn))
+        super().__init__(params, {
+            "lr": lr, "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change,
+            "history_size": history_size, "line_search_fn": line_search_fn})
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         self._params = self.param_groups[0]["params"]

@@ -35,9 +35,10 @@ class Muon(Stepped):
         check(lr=lr, momentum=momentum, weight_decay=weight_decay)
         if adjust_lr_fn not in RATIOS:
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        super().__init__(params, dict(
-            lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
-            ns_coefficients=ns_coefficients, eps=eps, ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn))
+        super().__init__(params, {
+            "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn})
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:

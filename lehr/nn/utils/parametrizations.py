@@ -74,12 +74,13 @@ class _SpectralNorm(Module):
             weight = weight.permute(*order)
         return weight.flatten(1)  # type: ignore[no-any-return]
 
-    @no_grad()
     def _power_method(self, weight_mat: Tensor, n_power_iterations: int) -> None:
         mv = Tensor.F.mv
-        for _ in range(n_power_iterations):
-            self._u.copy_(F.normalize(mv(weight_mat, self._v), dim=0, eps=self.eps))
-            self._v.copy_(F.normalize(mv(Tensor.F.t(weight_mat), self._u), dim=0, eps=self.eps))
+        with no_grad():
+            for _ in range(n_power_iterations):
+                self._u.copy_(F.normalize(mv(weight_mat, self._v), dim=0, eps=self.eps))
+                self._v.copy_(F.normalize(mv(Tensor.F.t(weight_mat), self._u), dim=0,
+                                          eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         """The normalized weight; one more iteration when training."""
