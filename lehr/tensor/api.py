@@ -96,10 +96,13 @@ def _placed_method(name: str) -> Any:
     return getattr(importlib.import_module(f"lehr.tensor.{module}"), attribute)
 
 
+CLOSED = frozenset(("as_subclass",))  # methods that are never taken over
+
+
 def open_methods() -> None:
     """Lets methods that are already on the class be taken over (`__torch_function__`)."""
     for name in _PLACED:
-        if name in Tensor.__dict__ and callable(Tensor.__dict__[name]):
+        if name not in CLOSED and callable(Tensor.__dict__.get(name)):
             setattr(Tensor, name, override.public(_placed_method(name)))
 
 
@@ -107,7 +110,8 @@ def method(name: str) -> Any:
     """The method, in-place method or property `name` of Tensor, or None."""
     if name in _PLACED:
         made = _placed_method(name)
-        return override.public(made) if override.WATCH.on and callable(made) else made
+        is_open = override.WATCH.on and callable(made) and name not in CLOSED
+        return override.public(made) if is_open else made
     path = f"Tensor.{name}"
     stem = _PARTS.get(path)
     if stem is not None:
@@ -183,7 +187,7 @@ class Text:
     def given(self) -> str:
         """The arguments as `(tuple), {dict}` for whoever takes the call over."""
         words = ", ".join(f"{k!r}: {k}" for k in self.keywords)
-        return f"({''.join(f'{p}, ' for p in self.positional)}), _kept({{{words}}})"
+        return f"*_kept(({''.join(f'{p}, ' for p in self.positional)}), {{{words}}})"
 
 
 def _lacking(axis: Any) -> Any:
@@ -198,12 +202,10 @@ MISSING = override.MISSING
 def _compile(name: str, text: Text, body: list[str], space: dict[str, Any], params: list[Any]) -> Maker:
     """Defines a public function: whoever takes it over (`__torch_function__`) comes first."""
     safe = name if name.isidentifier() else "op"
-    defaults = {p.name: p.default for p in params}
     space |= {"__name__": __name__, "_listed": listed, "_d": tuple(p.default for p in params), "_no": MISSING,
               "_watch": override.WATCH, "_intercept": override.intercept, "_lacking": _lacking,
               "_late": override.late, "_state": STATE,
-              "_kept": lambda given: {k: v for k, v in given.items() if v is not MISSING
-                                    and v is not defaults.get(k)}}
+              "_kept": lambda given, words: _kept(params, given, words)}
     lines = ["if _watch.on:",
              f"    _made = _intercept(_f, {text.given})",
              "    if _made is not _no: return _made",
@@ -217,6 +219,17 @@ def _compile(name: str, text: Text, body: list[str], space: dict[str, Any], para
     exec(f"def {safe}({text.head}):\n" + "\n".join(f"    {line}" for line in lines), space)
     made = space["_f"] = space[safe]
     return made
+
+
+def _kept(params: list[Any], given: tuple[Any, ...], words: dict[str, Any]) -> Any:
+    """Arguments without those that have their defaults."""
+    defaults = {p.name: p.default for p in params}
+    plain = [p.default for p in params if not p.keyword and not p.variadic]
+    count = len(given)
+    while count and count <= len(plain) and given[count - 1] is plain[count - 1]:
+        count -= 1
+    return given[:count], {k: v for k, v in words.items()
+                           if v is not MISSING and v is not defaults.get(k)}
 
 
 def _make(name: str, overloads: list[Op], form: str) -> Maker:

@@ -58,15 +58,23 @@ def _operand(op: Op, other: Any) -> Any:
     return NotImplemented
 
 
-def _taken(function: Any, self: Any, other: Any, reflected: bool) -> Any:
+def _taken(function: Any, self: Any, *others: Any) -> Any:
+    """The result of whoever takes the operator over; it is asked about the method of that name."""
+    word = function.__name__.strip("_")
+    name = {**BINARY, **COMPARE, **UNARY}.get(word)
+    if name is None and word[0] == "i" and word[1:] in BINARY:
+        name = BINARY[word[1:]] + "_"
+    if word in ("radd", "rmul"):
+        name = word[1:]
+    public = function if name is None else getattr(Tensor, name)
     if override.WATCH.on:
-        return override.intercept(function, (self, other), {})
-    return override.late(function, (self, other), {})
+        return override.intercept(public, (self, *others), {})
+    return override.late(public, (self, *others), {})
 
 
 def _other(function: Any, op: Op, self: Any, other: Any, reflected: bool) -> Any:
     """An operator on something else than a tensor or a plain number, or with overrides about."""
-    made = _taken(function, self, other, reflected)
+    made = _taken(function, self, other)
     if made is not override.MISSING:
         return made
     operand = _operand(op, other)
@@ -77,7 +85,7 @@ def _other(function: Any, op: Op, self: Any, other: Any, reflected: bool) -> Any
 
 
 def _other_inplace(function: Any, op: Op, self: Any, other: Any) -> Any:
-    made = _taken(function, self, other, False)
+    made = _taken(function, self, other)
     if made is not override.MISSING:
         return made
     operand = _operand(op, other)
@@ -87,7 +95,7 @@ def _other_inplace(function: Any, op: Op, self: Any, other: Any) -> Any:
 
 
 def _other_unary(function: Any, op: Op, self: Any) -> Any:
-    made = override.intercept(function, (self,), {})
+    made = _taken(function, self)
     return dispatch.call(op, (self,)) if made is override.MISSING else made
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from lehr.base.dtype import float32
 from lehr.tensor.history import apply_chain, laid, rebase, write_chain
+from lehr.tensor.hook import retain_grad
 from lehr.tensor.node import (
     Accumulate,
     Described,
@@ -49,7 +50,7 @@ def run_backward(roots: Sequence[Tensor], grads: Sequence[Tensor | None], keep: 
         seeds = [_seed(i, t, g) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
         for edge, g in seeds:
             walk.add(*edge, g)
-        wanted = None if inputs is None else [_wanted(t) for t in inputs]
+        wanted = None if inputs is None else [_wanted(t, accumulate) for t in inputs]
         del seeds
         walk.run(wanted)
     finally:
@@ -162,7 +163,9 @@ class Walk:
                 self.found[node, i] = g
 
 
-def _wanted(t: Tensor) -> tuple[Node, int]:
+def _wanted(t: Tensor, accumulate: bool) -> tuple[Node, int]:
+    if accumulate:
+        retain_grad(t)
     edge = edge_of(t)
     if edge is None:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -200,7 +203,7 @@ def _run_tensor_hooks(node: Node, slots: list[Tensor | None]) -> None:
             if g is not None:
                 made = hook(g)
                 if made is not None:
-                    slots[index] = _replacement(made, g)
+                    slots[index] = _replacement(made, g, hook)
     for index, ref in (node.retain or {}).items():
         t, g = ref(), slots[index]
         if t is not None and g is not None:
@@ -208,14 +211,16 @@ def _run_tensor_hooks(node: Node, slots: list[Tensor | None]) -> None:
             t._set_grad(g if have is None else Tensor.F.add(have, g))
 
 
-def _replacement(made: Any, g: Tensor) -> Tensor:
+def _replacement(made: Any, g: Tensor, hook: Any) -> Tensor:
+    name = getattr(hook, "__name__", type(hook).__name__)
     if not isinstance(made, Tensor):
-        raise TypeError(f"expected Variable, but hook returned '{type(made).__name__}'")
+        raise TypeError(f"hook '{name}' returned '{type(made).__name__}', expected a Tensor")
     if made._shape != g._shape:
-        raise RuntimeError(f"hook has changed the size of value: from {list(g._shape)} to "
+        raise RuntimeError(f"hook '{name}' has changed the size of value: from {list(g._shape)} to "
                            f"{list(made._shape)}")
     if made.dtype is not g.dtype:
-        raise RuntimeError(f"hook has changed the type of value: from {g.dtype} to {made.dtype}")
+        raise RuntimeError(f"hook '{name}' has changed the type of value: from {g.dtype} to "
+                           f"{made.dtype}")
     return made
 
 

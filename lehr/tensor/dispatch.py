@@ -216,6 +216,7 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
         old._meta, target._meta = target._meta, made._meta
     target._shape, target._strides, target._offset = made._shape, made._strides, made._offset
     target._np = target._key = None
+    target._storage.version += 1
     view = target._view = made._view
     view.root = old if view.root is target else view.root
     if view.base is target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +97,7 @@ class BackwardCFunction(FunctionCtx, Node):
                                f"(expected {self.given}, got {len(made)})")
         for i, g in enumerate(made):
             if g is not None and i not in self.places:
-                raise RuntimeError(f"function {self.name()} returned a gradient different from None "
+                raise RuntimeError(f"function {self.name()} returned a gradient different than None "
                                    f"at position {i + 1}, but the corresponding forward input was "
                                    "not a Variable")
         return [None if e is None else self._fitted(n, made[i], want) for n, (e, i, want) in
@@ -134,10 +135,14 @@ class Function(metaclass=FunctionMeta):
     generate_vmap_rule = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"{type(self)} should not be instantiated. Methods on autograd functions "
-                           "are all static, so you should invoke them on the class itself. "
-                           "Instantiating an autograd function will raise an error in a future "
-                           "version of PyTorch.")
+        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are "
+                      "all static, so you should invoke them on the class itself.",
+                      DeprecationWarning, stacklevel=2)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. "
+                           "Please use new-style autograd function with static forward method: call "
+                           f"{type(self).__name__}.apply(...).")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -254,8 +259,9 @@ def _result(ctx: Any, i: int, t: Any, is_input: bool, is_dirty: bool, is_fixed: 
 def _rewritten(ctx: Any, i: int, t: Tensor) -> None:
     """The history of an input that the function wrote to."""
     if t.requires_grad and t.is_leaf:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place "
+        raise RuntimeError("a leaf Variable that requires grad has been used in an in-place "
                            "operation.")
+    t._storage.version += 1  # views of before are stale
     if t._view is not None and t._view.base is not None:
         if t.requires_grad and t._view.base.is_leaf:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
@@ -264,7 +270,6 @@ def _rewritten(ctx: Any, i: int, t: Tensor) -> None:
         made._view = None
         meta = made._autograd()
         meta.grad_fn, meta.index = ctx, i
-        t._storage.version += 1  # views of before are stale
         history.rebase(t, made)
         return
     retains = t._meta is not None and t._meta.retains

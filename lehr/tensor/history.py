@@ -42,7 +42,7 @@ class CopySlices(Node):
     __slots__ = ()
 
     def name(self) -> str:
-        return "CopySlices"
+        return "torch::autograd::CopySlices"
 
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
         g: Any = grads[0]
@@ -103,6 +103,7 @@ def rebase(target: Tensor, value: Tensor) -> None:
     if view is not None and view.base is not None:
         base = view.base
         retains = _drop(base)
+        _drop(target)
         node = CopySlices(None, [edge_of(base), edge], 1)
         node.inputs = [Described(base._shape, base.dtype, base.device), described]
         node.extra = view.chain[view.skip:], base._strides

@@ -15,7 +15,7 @@ from lehr.base import dtype as dt
 from lehr.base.sym import Sym
 from lehr.ops import parts, registry
 from lehr.ops.rule import same
-from lehr.tensor import api, create, dispatch
+from lehr.tensor import api, create, dispatch, override
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -29,8 +29,11 @@ MASKS = (dt.bool_, dt.uint8)
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`self[index]`."""
-    kind = type(index)
-    if kind is int:
+    if override.WATCH.on:
+        made = override.intercept(getitem, (self, index), {})
+        if made is not override.MISSING:
+            return made
+    if type(index) is int:
         if not self._shape:
             raise IndexError(SCALAR)
         return dispatch.call(_SELECT, (self, 0, index))
@@ -46,6 +49,10 @@ SCALAR = ("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `te
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """`self[index] = value`."""
+    if override.WATCH.on:
+        made = override.intercept(setitem, (self, index, value), {})
+        if made is not override.MISSING:
+            return
     seen, tensors = sliced(self, items_of(index))
     is_number = not isinstance(value, Tensor)
     if is_number and not isinstance(value, (int, float, complex)) \
@@ -250,5 +257,6 @@ def _check_mask(seen: Tensor, tensors: list[Any]) -> None:
             at += 1
 
 
+getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"
 Tensor.__getitem__ = getitem
 Tensor.__setitem__ = setitem

@@ -42,6 +42,15 @@ def _grad(outputs: Any, inputs: Any, weights: Any, create: bool) -> tuple[Any, .
                          create_graph=create, allow_unused=True)
 
 
+def _connected(outs: tuple[Tensor, ...], strict: bool) -> None:
+    for i, o in enumerate(outs):
+        if strict and not o.requires_grad:
+            raise RuntimeError(
+                f"Output {i} of the user-provided function does not require gradients. The outputs "
+                "must be computed in a differentiable manner from the input when running in strict "
+                "mode.")
+
+
 def _filled(found: Any, like: Any, strict: bool, what: str) -> tuple[Tensor, ...]:
     out = []
     for i, (g, t) in enumerate(zip(found, like, strict=True)):
@@ -82,6 +91,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         several, given = _tensors(inputs, "inputs", "vjp")
         xs = _copies(given, create_graph)
         many, outs = _tensors(func(*xs), "outputs of the user-provided function", "vjp")
+        _connected(outs, strict)
         weights = _weights(v, outs, "vjp", "user-provided function returns")
         found = _filled(_grad(outs, xs, weights, create_graph), xs, strict, "Output")
     return (_unpack(_finish(outs, create_graph), many),
@@ -112,6 +122,7 @@ def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False,
         several, given = _tensors(inputs, "inputs", "jacobian")
         xs = _copies(given, create_graph)
         many, outs = _tensors(func(*xs), "outputs of the user-provided function", "jacobian")
+        _connected(outs, strict)
         blocks = []
         for o in outs:
             rows = [_filled(_grad([flat], xs, [F.ones_like(flat)], create_graph), xs, strict, "Output")

@@ -155,8 +155,13 @@ class Node:
         base = "".join(w.capitalize() for w in self.op.api.split("_"))
         return f"{base}Backward0"
 
+    @property
+    def label(self) -> str:
+        """The last part of the name."""
+        return self.name().rpartition(":")[2]
+
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{self.label} object at {id(self):#x}>"
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
@@ -192,8 +197,9 @@ class Node:
                 for e, m, want in zip(self.edges, flat, self.inputs, strict=True)]
 
     def release(self) -> None:
-        """Forgets the saved values."""
-        self.args = self.out = None
+        """Forgets the saved values; a node without any can be walked again."""
+        if self.args is not None and (_has_saved(self.args) or _has_saved((self.out,))):
+            self.args = self.out = None
 
     def __call__(self, *grads: Tensor | None) -> Any:
         made = self.apply(list(grads))
@@ -225,6 +231,13 @@ def _listed(made: Any, many: int, edges: list[Edge], start: int) -> Sequence[Any
     if callable(made) and not isinstance(made, Tensor):
         made = made() if any(edges[start:start + many]) else None
     return [None] * many if made is None else made
+
+
+def _has_saved(args: Any) -> bool:
+    for a in args:
+        if type(a) is Saved or type(a) in (list, tuple) and _has_saved(a):
+            return True
+    return False
 
 
 def _unpack(a: Any, node: Node) -> Any:
@@ -279,7 +292,7 @@ class Accumulate(Node):
         self.tensor_hooks = {0: meta.hooks}
 
     def name(self) -> str:
-        return "AccumulateGrad"
+        return "torch::autograd::AccumulateGrad"
 
 
 class Cut(Node):

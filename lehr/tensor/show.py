@@ -182,7 +182,7 @@ def suffixes(t: Tensor) -> list[str]:
         out.append("grad_fn=<Invalid>")
         return out
     if fn is not None:
-        out.append(f"grad_fn=<{fn.name()}>")
+        out.append(f"grad_fn=<{fn.label}>")
     elif t.requires_grad:
         out.append("requires_grad=True")
     return out
