@@ -133,18 +133,18 @@ class CaptureBreak(Signal):
     code    key of REGISTRY
     detail  what exactly: a function's name, a type
     frames  the machine's frames, outermost first; each stands at the instruction it was executing
-    count   how many instructions had been executed when the outermost frame began its current one:
-            `Machine(halt=count)` restarts and stops exactly before that instruction, with slots,
+    count   how many instructions had been executed when the outermost frame began its current one
+            (or where else to halt; 0: nowhere): `Machine(halt=count)` restarts and stops exactly before that instruction, with slots,
             stack and effects as the native interpreter would have them there
     """
 
     def __init__(self, code: str, detail: str = "", frames: tuple[Frame, ...] = (),
-                 cause: Any = None) -> None:
+                 cause: Any = None, count: int | None = None) -> None:
         self.code, self.detail, self.frames, self.cause = code, detail, frames, cause
         self.row = REGISTRY[code]
         self.places = tuple(place(f.program.code.co_filename, f.line, f.program.code.co_qualname)
                             for f in frames)
-        self.count = frames[0].count if frames else 0
+        self.count = count if count is not None else frames[0].begun if frames else 0
         super().__init__(self.message())
 
     def message(self) -> str:

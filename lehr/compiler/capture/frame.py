@@ -56,6 +56,14 @@ class Frame:
     def code(self) -> types.CodeType:
         return self.program.code
 
+    @property
+    def begun(self) -> int:
+        """`count` when the original instruction began; the test behind a comparison is its own."""
+        ins = self.program.instructions[self.at]
+        if ins.op == "TO_BOOL":
+            return self.count
+        return self.count - (self.at - self.program.starts[ins.offset])
+
     def chain(self) -> tuple[Frame, ...]:
         """All frames, outermost first."""
         found, frame = [], self

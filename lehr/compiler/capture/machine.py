@@ -12,7 +12,7 @@ from __future__ import annotations
 import builtins as python
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .attribute import Attributes
@@ -38,10 +38,12 @@ from .klass import Classes
 from .objects import CellValue, ClassValue, FunctionValue, SuperValue
 from .operation import Operations
 from .rebuild import Rebuilder, replay
+from .resume import HANDLED, Point
+from .resume import NULL as EMPTY
 from .sequence import TupleValue
 from .source import Source, const, local
 from .steps import STEPS, Step
-from .value import CONSTANT_SET, Const, Lasti, NotConstant, Value
+from .value import CONSTANT_SET, NULL, Const, Handled, Lasti, NotConstant, Value
 from .wrapping import FACTORIES, Wraps
 
 DEPTH = 200     # Python calls inside one another before capture gives up
@@ -140,34 +142,49 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         """Logs a write to an object that existed before the call."""
         self.effects.append(Effect(kind, target, args))
 
-    def stop(self, code: str, detail: str = "") -> Any:
-        """Breaks the capture here."""
+    def stop(self, code: str, detail: str = "", count: int | None = None) -> Any:
+        """Breaks the capture here; `count` says where to halt instead, if not here."""
         frames = self.frame.chain() if self.frame is not None else ()
-        raise CaptureBreak(code, detail, frames)
+        raise CaptureBreak(code, detail, frames, count=count)
+
+    def outer_count(self) -> int:
+        """Where to halt in order to stop before what the outermost frame is doing; 0: nowhere."""
+        return 0 if self.frame is None else self.frame.chain()[0].begun
 
     # -- running
 
     def capture(self, function: Callable[..., Any], args: tuple[Any, ...] = (),
-                kwargs: Mapping[str, Any] | None = None) -> Outcome:
+                kwargs: Mapping[str, Any] | None = None, source: Source | None = None) -> Outcome:
         """Interprets `function(*args, **kwargs)` without touching any real object.
 
         Raises CaptureBreak where it cannot go on.  Arguments get sources under the names of the
-        function's parameters; a bound method's self is the first of them.
+        function's parameters; a bound method's self is the first of them.  With a source, the
+        function is an argument, too.
         """
+        return self.deep(lambda: self.captured(function, args, dict(kwargs or {}), source))
+
+    def resume(self, point: Point, function: Callable[..., Any], state: Sequence[Any]) -> Outcome:
+        """Goes on at a point of the function's code; sources as `Point.names` has them."""
+        return self.deep(lambda: self.resumed(point, function, state))
+
+    def deep(self, run: Callable[[], Outcome]) -> Outcome:
+        """Runs with room for the frames of the machine itself."""
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 40 * DEPTH))
         try:
-            return self.captured(function, args, dict(kwargs or {}))
+            return run()
         except RecursionError:
             self.stop("recursion")
             raise
         finally:
             sys.setrecursionlimit(limit)
 
-    def captured(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    def captured(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 source: Source | None) -> Outcome:
         if isinstance(function, types.MethodType):
             args, function = (function.__self__, *args), function.__func__
-        callee = self.wrap(function, const(function, getattr(function, "__name__", "function")))
+        source = source or const(function, getattr(function, "__name__", "function"))
+        callee = self.wrap(function, source)
         code = getattr(function, "__code__", None)
         named = code is not None and len(args) <= code.co_argcount
         params = code.co_varnames if code is not None else ()
@@ -176,6 +193,32 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         named_values = {k: self.lazy(x, local(k)) for k, x in kwargs.items()}
         try:
             value = self.call(callee, values, named_values)
+        except Raised as raised:
+            return Outcome(None, raised.value)
+        return Outcome(value, None)
+
+    def resumed(self, point: Point, function: Any, state: Sequence[Any]) -> Outcome:
+        names = point.names
+        callee = self.wrap(function, local(names[0]))
+        assert isinstance(callee, FunctionValue)
+        values = iter([self.lazy(x, local(n)) for x, n in zip(state, names[1:], strict=True)])
+        found, steps = self.prepare(point.code)
+        slots: list[Value | None] = [None] * found.own
+        for i in point.bound:
+            slots[i] = next(values)
+        frame = Frame(found, steps, callee, slots + list(callee.closure), None)
+        for kind in point.spec:
+            if kind == EMPTY:
+                frame.stack.append(NULL)
+            elif kind == HANDLED:
+                frame.stack.append(Handled(self.handling[-1]))
+                self.handling[-1] = next(values).force(self)
+            else:
+                frame.stack.append(Lasti(kind) if isinstance(kind, int) else next(values))
+        frame.at = frame.next = found.starts[point.offset]
+        fault = next(values).force(self) if point.raises else None
+        try:
+            value = self.execute(frame, fault)  # type: ignore[arg-type]
         except Raised as raised:
             return Outcome(None, raised.value)
         return Outcome(value, None)

@@ -150,8 +150,9 @@ class CellValue(Value):
                 content = GONE
             else:
                 held = self.source
-                source = const(self.real, "cell").attr("cell_contents") if held is None else (
-                    Source("cell", held.base, held.key))
+                held = held or const(self.real, "cell")
+                source = Source("cell", held.base, held.key) if held.kind == "closure" else (
+                    held.attr("cell_contents"))
                 content = m.lazy(real, source)
             self.content = content
         return None if content is GONE else content

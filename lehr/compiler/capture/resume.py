@@ -34,6 +34,7 @@ from .bytecode import (
     VARARGS,
     VARKEYWORDS,
     exception_table,
+    slot_names,
     units,
 )
 
@@ -66,6 +67,14 @@ class Point(NamedTuple):
     spec: tuple[Kind, ...]
     bound: tuple[int, ...]
     raises: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the function and each value of the state are called."""
+        slots = slot_names(self.code)
+        stack = [f"<stack {i}>" for i, kind in enumerate(self.spec) if kind in CARRIED]
+        last = ("<exception>",) * self.raises
+        return ("<function>", *[slots[i] for i in self.bound], *stack, *last)
 
     @property
     def carried(self) -> int:

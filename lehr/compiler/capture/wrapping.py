@@ -160,8 +160,8 @@ class Wraps(Base):
 
     def lazy(self, real: Any, source: Source | None) -> Value:
         """A value for an object that existed before the call; no guard yet."""
-        if source is None:
-            return self.wrap(real, None)
+        if source is None or type(real) is types.CellType:
+            return self.wrap(real, source)
         return Lazy(real, source)
 
     def part(self, real: Any, source: Source | None, name: str | None, *keys: Any) -> Value:
