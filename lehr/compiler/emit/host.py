@@ -88,6 +88,8 @@ def argument(a: Any, places: Places) -> Any:
         return a
     if isinstance(a, float):
         return a if math.isfinite(a) else {"float": repr(a)}
+    if isinstance(a, complex):
+        return {"complex": repr(a)}
     if isinstance(a, Operand):
         return {"tensor": places.view(a)}
     if isinstance(a, Buffer):

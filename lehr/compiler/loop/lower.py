@@ -45,6 +45,7 @@ from lehr.compiler.loop.ir import (
 from lehr.compiler.loop.settle import settle
 from lehr.compiler.loop.text import row_major
 from lehr.compiler.loop.verify import injective
+from lehr.ops import registry
 from lehr.ops.rule import dims_of
 
 Strides = tuple[Any, ...] | None
@@ -174,7 +175,7 @@ class _Lowering:
                 error.add_note(f"while lowering {node.op.name}{place(node.location)}")
                 raise
         self.location = None
-        steps, dropped = settle(self.steps, self.shadows, self.copied)
+        steps, dropped = settle(self.steps, self.shadows, copied)
         buffers = tuple(b for b in self.buffers if b not in dropped)
         return Program(graph.name, self.params, buffers, tuple(steps), tuple(self.results),
                        graph.symbols)
@@ -184,7 +185,7 @@ class _Lowering:
             self.L.buffers[v] = self.L.buffers[v.node.args[0]]
 
     def node(self, node: Node) -> None:
-        kind = realise.nature(node.op)
+        kind = realise.nature(node)
         if not kind:
             raise Unlowered(f"op {node.op.name} has no lowering{place(node.location)}")
         lines: tuple[Location, ...] = () if node.location is None else (node.location,)
@@ -217,14 +218,12 @@ class _Lowering:
 
     def copy(self, v: Value, buffer: Buffer) -> None:
         """A kernel that stores elements of a value as they are."""
+        if buffer.dtype.category == dt.COMPLEX:
+            self.steps.append(copied(self.L.buffers[v], buffer))
+            return
         idx, axes = grid(_shape(v))
         value = expr.const(0, buffer.dtype) if empty(buffer.shape) else self.L.element(v, idx)
         self.kernel("copy", axes, Store(buffer, idx, value), self.lines.get(v, ()))
-
-    def copied(self, shadow: Buffer, ref: Buffer) -> Kernel:
-        """A kernel from one buffer to another of the same shape."""
-        idx, axes = grid(ref.shape)
-        return Kernel(f"write_{ref.name}", axes, (Store(ref, idx, expr.load(shadow, idx)),))
 
     def value(self, node: Node) -> None:
         for v in node.results:
@@ -426,7 +425,7 @@ class _Lowering:
         known = self.L.buffers.get(v)
         if known is not None and known.dtype is _dtype(v):
             return Operand(known, 0, shape, known.strides)
-        if v.node is None or realise.nature(v.node.op) != "view":
+        if v.node is None or realise.nature(v.node) != "view":
             return None
         idx, axes = grid(shape)
         e = self.L.element(v, idx)
@@ -453,6 +452,16 @@ def grid(shape: Sequence[Any], letter: str = "i", role: str = "parallel"
             axes.append(axis(f"{letter}{len(axes)}", n, role))
             idx.append(axes[-1].var)
     return tuple(idx), tuple(axes)
+
+
+def copied(source: Buffer, target: Buffer) -> Step:
+    """The step that copies one buffer to another of the same shape."""
+    name = f"write_{target.name}"
+    if target.dtype.category == dt.COMPLEX:
+        return HostCall(name, registry.get("clone"),
+                        (Operand(source, 0, source.shape, source.strides), None), (target,))
+    idx, axes = grid(target.shape)
+    return Kernel(name, axes, (Store(target, idx, expr.load(source, idx)),))
 
 
 def empty(shape: Sequence[Any]) -> bool:

@@ -12,7 +12,8 @@ import functools
 import types
 from typing import Any
 
-from lehr.compiler.graph.ir import Graph, Node, TensorType, Value
+from lehr.base.dtype import COMPLEX
+from lehr.compiler.graph.ir import Graph, Node, RefType, TensorType, Value
 from lehr.compiler.loop.expr import op_weight
 from lehr.ops import registry
 from lehr.ops.registry import Op
@@ -31,10 +32,21 @@ OWN = {registry.RANDOM: 12, registry.INDEX: 4}
 INLINE = ("view", "value", "number")
 
 
+def nature(node: Node) -> str:
+    """How a node is lowered: view, value, number, reduce, scan, scatter, join, extern, host; ""
+    where it cannot be. Loops have no complex elements: their ops run in the host."""
+    kind = _nature(node.op)
+    far = kind != "number" and any(_complex(v) for v in (*node.inputs, *node.results))
+    return "host" if far else kind
+
+
+def _complex(v: Value) -> bool:
+    t = v.type.tensor if isinstance(v.type, RefType) else v.type
+    return isinstance(t, TensorType) and t.dtype.category == COMPLEX
+
+
 @functools.cache
-def nature(op: Op) -> str:
-    """How an op is lowered: view, value, number, reduce, scan, scatter, join, extern, host; ""
-    where it cannot be."""
+def _nature(op: Op) -> str:
     if op.name in ("read", "number"):
         return "number"
     if op.kind == registry.COMM or op.host:
@@ -83,7 +95,7 @@ class Uses:
             self.reach[v] = reach
 
     def _node(self, node: Node) -> None:
-        kind = nature(node.op)
+        kind = nature(node)
         needs = kind in ("extern", "host")
         for v in dict.fromkeys(node.inputs):
             if kind == "view":
@@ -112,7 +124,7 @@ def kept(graph: Graph) -> set[Value]:
     sources: dict[Value, frozenset[Value]] = {}
     depth: dict[Value, int] = {}
     for node in graph.nodes:
-        kind = nature(node.op)
+        kind = nature(node)
         if kind not in INLINE:
             found.update(node.results)
             continue

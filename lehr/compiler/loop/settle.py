@@ -16,9 +16,9 @@ from lehr.compiler.loop.verify import touched
 
 
 def settle(steps: Sequence[Step], shadows: Mapping[Buffer, Buffer],
-           copied: Callable[[Buffer, Buffer], Kernel]) -> tuple[list[Step], set[Buffer]]:
+           copied: Callable[[Buffer, Buffer], Step]) -> tuple[list[Step], set[Buffer]]:
     """(steps, buffers that went). `shadows`: shadow -> storage; `copied(shadow, storage)` makes the
-    copying kernel."""
+    copying step."""
     if not shadows:
         return list(steps), set()
     reads: dict[Buffer, list[int]] = {}

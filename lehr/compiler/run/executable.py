@@ -192,6 +192,7 @@ _ARGUMENTS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "tuple": lambda a, v, p, sizes: tuple(_argument(x, p, sizes) for x in v),
     "size": lambda a, v, p, sizes: evaluate(v, sizes),
     "float": lambda a, v, p, sizes: float(v),
+    "complex": lambda a, v, p, sizes: complex(v),
     "dtype": lambda a, v, p, sizes: dt.named(v),
     "device": lambda a, v, p, sizes: Device(v),
 }
