@@ -69,6 +69,11 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.promote":
             "result_type promote_types can_cast get_default_dtype set_default_dtype",
         "lehr.compiler.compile": "compile",
+        "lehr.tensor.autocast":
+            "autocast is_autocast_enabled set_autocast_enabled get_autocast_dtype "
+            "set_autocast_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
+            "clear_autocast_cache is_autocast_cpu_enabled get_autocast_cpu_dtype "
+            "get_autocast_gpu_dtype",
         "lehr.io": "save load",
     },
     "lehr.autograd": {
@@ -145,6 +150,19 @@ TABLE: dict[str, dict[str, str]] = {
     "lehr.special": {},
     "lehr.linalg": {},
     "lehr.fft": {},
+    "lehr.amp.autocast_mode": {
+        "lehr.tensor.autocast": "autocast is_autocast_available",
+        "lehr.amp.custom": "custom_fwd custom_bwd",
+    },
+    "lehr.cuda.amp": {
+        "lehr.amp.custom":
+            "autocast=CudaAutocast custom_fwd=cuda_custom_fwd custom_bwd=cuda_custom_bwd",
+        "lehr.amp.scaler": "GradScaler=CudaGradScaler",
+    },
+    "lehr.cpu.amp": {
+        "lehr.amp.custom": "autocast=CpuAutocast",
+        "lehr.amp.scaler": "GradScaler=CpuGradScaler",
+    },
     "lehr.nn.functional": {
         "lehr.nn.inplace":
             "relu relu6 elu selu celu leaky_relu silu mish hardtanh hardsigmoid hardswish threshold",

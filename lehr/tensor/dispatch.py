@@ -46,7 +46,7 @@ def call(op: Op, args: tuple[Any, ...]) -> Any:
     tracer = None
     if state.special:
         if state.autocast is not None and op.amp is not None:
-            args = state.autocast(op, args)
+            return state.autocast.run(op, args)
         tracer = state.tracer
         if tracer is not None:
             args = tracer.lift(op, args)

@@ -392,7 +392,9 @@ EXACT = {dt.float16: 1 << 11, dt.bfloat16: 1 << 8, dt.float32: 1 << 24, dt.float
 
 def random_(self: Tensor, *args: Any, generator: Generator | None = None, **named: Any) -> Tensor:
     """random_(from=0, to=None): integers in [from, to); without `to`, up to the dtype's largest."""
-    given = dict(zip(("to",) if len(args) == 1 else ("from", "to"), args, strict=True)) | named
+    if len(args) > 2:
+        raise TypeError("random_() takes (from, to, *, generator)")
+    given = dict(zip(("to",) if len(args) == 1 else ("from", "to"), args, strict=False)) | named
     low, high = given.get("from", 0) or 0, given.get("to")
     d = self.dtype
     if high is None:

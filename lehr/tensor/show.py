@@ -172,7 +172,7 @@ def suffixes(t: Tensor) -> list[str]:
     if kind != default or kind == "cuda":
         out.append(f"device='{t.device}'")
     usual: tuple[Any, ...] = (dt.Default.dtype, dt.int64, dt.bool_, dt.Default.dtype.to_complex())
-    if kind == "meta" or (t.numel() == 0 and len(t._shape) != 1):
+    if kind == "meta" or not OPTIONS.edgeitems or (t.numel() == 0 and len(t._shape) != 1):
         out.append(f"size={tuple(t._shape)}")
     if t.dtype not in (usual[:1] if kind == "meta" or t.numel() == 0 else usual):
         out.append(f"dtype={t.dtype}")

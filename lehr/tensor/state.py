@@ -18,7 +18,7 @@ class State(threading.local):
     grad       record operations for backward
     inference  results are inference tensors (no version counter, never recorded)
     tracer     the capture in force: operations go to it instead of being run (None: eager)
-    autocast   the autocast policy in force: (op, args) -> args (None: off)
+    autocast   the autocast policy in force: `run(op, args)` (None: off)
     modes      `TorchFunctionMode`s in force, innermost last
     functions  which `__torch_function__`s act: 2 all, 1 those of modes, 0 none
     saved      (pack, unpack) pairs of `saved_tensors_hooks`, innermost last

@@ -345,7 +345,7 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         self.grad = None
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(Tensor, name):
+        if not name.startswith("__") and name not in SLOTS and hasattr(Tensor, name):
             return getattr(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -360,6 +360,9 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         super().__init_subclass__(**kwargs)
         from lehr.tensor import override
         override.watch(cls)
+
+
+SLOTS = frozenset(Tensor.__slots__)  # one of these is lacking in an object made by hand
 
 
 def _place(dim: int, shape: tuple[Any, ...]) -> int:
