@@ -171,8 +171,13 @@ class Body:
         exprs = list(exprs)
         place = {var: n for n, var in enumerate(order, 1)}
         topo = self._topological(exprs)
-        level = {e: max((place[v] for v in self.nest.deps(e) if v in place), default=0)
-                 for e in topo}
+        level: dict[Any, int] = {}
+        late: set[Any] = set()  # running values, and what uses them, belong into the last loop
+        for e in topo:
+            level[e] = max((place[v] for v in self.nest.deps(e) if v in place), default=0)
+            if isinstance(e, Expr) and e.kind == "Scan" or not late.isdisjoint(self.inputs(e)):
+                late.add(e)
+                level[e] = len(order)
         uses: dict[Any, int] = dict.fromkeys(topo, 0)
         highest = dict(level)
         for e in exprs:

@@ -18,7 +18,7 @@ from lehr.compiler.emit import fold, value
 from lehr.compiler.emit import order as orders
 from lehr.compiler.emit.body import LANES, Body, Frame, Loop
 from lehr.compiler.emit.lines import Lines
-from lehr.compiler.emit.nest import Nest, Root
+from lehr.compiler.emit.nest import Nest, Root, inner_axes
 from lehr.compiler.emit.order import Group, Order
 from lehr.compiler.loop.ir import Axis, Buffer, Expr
 
@@ -183,18 +183,23 @@ class Kernel(Body):
 
     # Groups
 
-    def _order(self, g: Group, lanes: bool) -> list[Loop]:
+    def _loops(self, axes: Sequence[Axis], lanes: bool) -> list[Loop]:
         loops = [Loop(a.var, "0", self.index(a.extent),
-                      points=a.extent if isinstance(a.extent, int) else None) for a in g.axes]
+                      points=a.extent if isinstance(a.extent, int) else None) for a in axes]
+        if lanes:
+            loops[-1] = loops[-1]._replace(kind="lanes")
+        return loops
+
+    def _order(self, g: Group, lanes: bool) -> list[Loop]:
+        """The loops of a group."""
+        loops = self._loops(g.axes, lanes)
         if self.order.strip is not None:
             loops.append(Loop(self.order.strip.var, "low", "high", "strip", self.order.width))
-        elif lanes:
-            loops[-1] = loops[-1]._replace(kind="lanes")
         return loops
 
     def _lanes(self, g: Group) -> bool:
         """Whether the row's last axis is worth lanes, and no value within needs a loop itself."""
-        if self.order.strip is not None or not g.folds:
+        if not g.folds:
             return False
         n = g.axes[-1].extent
         within = {e for e in orders.needed(self.nest, g)
@@ -202,6 +207,10 @@ class Kernel(Body):
         return not within and not (isinstance(n, int) and n < LANES)
 
     def _group(self, g: Group) -> None:
+        if self.order.strip is not None and g.folds:
+            g = self._alone(g)
+            if not (g.folds or g.roots):
+                return
         if self.order.phased and g.axes:
             self._phase(g)
             return
@@ -212,7 +221,7 @@ class Kernel(Body):
         for e, name in stages.items():
             size = orders._count(g.axes) * (self.order.width or 1)
             self._array(name, value.register(e.dtype), size, e.dtype.itemsize)
-        lanes = self._lanes(g)
+        lanes = self.order.strip is None and self._lanes(g)
         loops = self._order(g, lanes)
 
         def stores() -> None:
@@ -229,6 +238,19 @@ class Kernel(Body):
         for e, name in stages.items():
             self.let(e, f"{name}[{self._position(g)}]", name)
 
+    def _alone(self, g: Group) -> Group:
+        """Folds the same for every column are done once; the group without them."""
+        assert self.order.strip is not None
+        var = self.order.strip.var
+        once = tuple(e for e in g.folds if var not in self.nest.deps(e))
+        if once:
+            only = g._replace(folds=once, roots=(), stages=())
+            lanes = self._lanes(only)
+            loops = self._loops(only.axes, lanes)
+            fold.Folding(self, once, loops, fold.LANE if lanes else fold.SINGLE).run(
+                [], lambda: None)
+        return g._replace(folds=tuple(e for e in g.folds if e not in once))
+
     # Groups as tasks
 
     def _phase(self, g: Group) -> None:
@@ -242,7 +264,7 @@ class Kernel(Body):
         self.frame = frame
         if self.order.strip is not None:
             self.use("", "low", "width")
-        lanes = self._lanes(g)
+        lanes = self.order.strip is None and self._lanes(g)
         loops = self._order(g, lanes)
         loops[0] = loops[0]._replace(low="from", high="to", points=None)
         way = fold.LANE if lanes else self.way
@@ -365,16 +387,17 @@ class Kernel(Body):
 
     def _columns(self, g: Group, exprs: Sequence[Any]) -> None:
         """Values of each column that a group over rows needs, computed once a column."""
-        own = {a.var for a in g.axes}
         assert self.order.strip is not None
         roots = [*exprs, *(a for e in g.folds for a in e.fields[2])]
 
+        inner = inner_axes(self.nest)
+
         def outside(e: Any) -> bool:
-            return own.isdisjoint(self.nest.deps(e)) or self.known(e) is not None
+            return self.known(e) is not None or self.nest.deps(e).isdisjoint(inner)
 
         found = [e for e in self.nest.walk(roots, outside)
-                 if isinstance(e, Expr) and own.isdisjoint(self.nest.deps(e))
-                 and self.order.strip.var in self.nest.deps(e) and self.known(e) is None
+                 if isinstance(e, Expr) and self.known(e) is None and outside(e)
+                 and self.order.strip.var in self.nest.deps(e)
                  and e.kind not in ("Load", "Index", "Const")]
         if not found:
             return
@@ -395,13 +418,10 @@ class Kernel(Body):
         if self.known(e) is not None:
             return
         axes = e.fields[1]
-        loops = [Loop(a.var, "0", self.index(a.extent),
-                      points=a.extent if isinstance(a.extent, int) else None) for a in axes]
         n = axes[-1].extent
         inner = any(isinstance(x, Expr) and x.kind == "Reduce" for x in self.nest.walk(e.fields[2]))
         lanes = self.order.strip is None and not inner and not (isinstance(n, int) and n < LANES)
-        if lanes:
-            loops[-1] = loops[-1]._replace(kind="lanes")
+        loops = self._loops(axes, lanes)
         fold.Folding(self, [e], loops, fold.LANE if lanes else fold.SINGLE).run([], lambda: None)
 
     # Stores

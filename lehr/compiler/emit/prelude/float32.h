@@ -35,23 +35,23 @@ LEHR_FN double lehr_wide_log(double x) {
   return x < __builtin_inf() ? y : x;
 }
 
-/* exp(x) = 2**n * (1 + r + r*r*p(r)), x = n*log(2) + r. The power is applied in two halves: the
-   result may be subnormal, or 2**127 times something. */
+/* exp(x) = 4**n * (1 + r + r*r*p(r)), x = 2*n*log(2) + r. The power is applied in two halves: the
+   result may be subnormal, or 2**127 times something. What the shift by 127 leaves in the low bits
+   is the exponent field of 2**n. */
 LEHR_FN float lehr_exp_f32(float x) {
-  float y = x < -104.0f ? -104.0f : x;
-  y = y > 89.0f ? 89.0f : y;
-  float shifted = LEHR_FMA(y, 1.442695041f, 12582912.0f), n = shifted - 12582912.0f;
-  float r = LEHR_FMA(n, -0.693145751953125f, y);
-  r = LEHR_FMA(n, -1.428606765e-6f, r);
-  float p = LEHR_FMA(1.9916554e-4f, r, 1.3946118e-3f);
-  p = LEHR_FMA(p, r, 8.333268e-3f);
-  p = LEHR_FMA(p, r, 4.166627e-2f);
-  p = LEHR_FMA(p, r, 1.6666667e-1f);
+  float shifted = LEHR_FMA(x, 0.7213475204f, 12583039.0f), n = shifted - 12583039.0f;
+  float r = LEHR_FMA(n, -1.38629150390625f, x);
+  r = LEHR_FMA(n, -2.85721353e-6f, r);
+  float p = LEHR_FMA(2.4439985e-5f, r, 2.0109906e-4f);
+  p = LEHR_FMA(p, r, 1.3893706e-3f);
+  p = LEHR_FMA(p, r, 8.332527e-3f);
+  p = LEHR_FMA(p, r, 4.1666526e-2f);
+  p = LEHR_FMA(p, r, 1.6666675e-1f);
   p = LEHR_FMA(p, r, 0.5f);
   p = LEHR_FMA(p * r, r, r) + 1.0f;
-  int32_t i = (int32_t)(lehr_bits_f32(shifted) - 0x4b400000u), half = i >> 1;
-  return p * lehr_float_f32((uint32_t)(half + 127) << 23)
-    * lehr_float_f32((uint32_t)(i - half + 127) << 23);
+  float s = lehr_float_f32(lehr_bits_f32(shifted) << 23), y = p * s * s;
+  y = x < -104.0f ? 0.0f : y;
+  return x > 89.0f ? __builtin_inff() : y;
 }
 
 LEHR_FN float lehr_exp2_f32(float x) {

@@ -1,6 +1,6 @@
 /* Integer arithmetic, for every width: LEHR_X(t, C, U, bits) makes lehr_x_t, where C is the type
-   and U its unsigned form. Built with -fwrapv: signed arithmetic wraps. Division by zero gives 0 here;
-   callers that have to raise check the divisor. */
+   and U its unsigned form. Built with -fwrapv: signed arithmetic wraps. Division by zero gives 0
+   here; callers that have to raise check the divisor. */
 
 #define LEHR_ABS(t, C, U, bits) \
   LEHR_FN C lehr_abs_##t(C a) { return (C)(a < 0 ? -a : a); }
