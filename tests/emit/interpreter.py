@@ -2,7 +2,8 @@
 
 The interpreter is chosen when `triton` is imported, so the process must not have imported it
 before. Repairs of the interpreter (none is needed on a GPU): products of bfloat16 numbers, rounding
-to bfloat16, calls of libdevice, folds and scans of whole arrays at a time.
+to bfloat16, calls of libdevice, comparisons of numbers with blocks, folds and scans of whole arrays
+at a time.
 """
 
 from __future__ import annotations
@@ -248,13 +249,18 @@ def repair() -> None:
         made = self.combine_fn.fn(*both)
         return [m.handle.data for m in (made if isinstance(made, tuple) else (made,))]
 
+    def splat(self: Any, kind: Any, arg: Any) -> Any:
+        # The handle of a comparison has the dtype of what is compared.
+        return I.TensorHandle(np.full(kind.shape, arg.data.reshape(-1)[0], arg.data.dtype),
+                              arg.dtype.scalar)
+
     def whole(self: Any) -> int:
         return int(self.handle.data.reshape(-1)[0])
 
     tl.tensor.__index__ = whole  # numpy 2.4 takes no array of one element for a number
     old = I._convert_float
     I._convert_float = convert
-    I.InterpreterBuilder.create_dot = create_dot
+    I.InterpreterBuilder.create_dot, I.InterpreterBuilder.create_splat = create_dot, splat
     I.ReduceOps.generic_reduce, I.ScanOps.generic_scan = generic_reduce, generic_scan
 
 

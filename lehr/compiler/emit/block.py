@@ -68,6 +68,7 @@ class Block:
         self.faults: list[str] = []
         self.folded: dict[Expr, Shape] = {}   # reductions that are computed by blocks
         self.shapes: dict[Any, Shape] = {}
+        self.shared: frozenset[Any] = frozenset()  # values that get a name in any case
         self.serial = 0
 
     # Lines and names
@@ -243,7 +244,7 @@ class Block:
             size[e] = 1 + sum(size.get(c, 0) for c in self.inputs(e))
             plain = e.kind in ("Const", "Index") and not (e in roots and e.kind == "Index")
             if e.kind in NAMED or not plain and (
-                    uses[e] > 1 or size[e] > LONGEST or e in roots):
+                    uses[e] > 1 or size[e] > LONGEST or e in roots or e in self.shared):
                 self.name(e, order)
                 size[e] = 0
 

@@ -95,6 +95,8 @@ def literal(value: Any, dtype: DType) -> str:
 
 def number(value: Any, dtype: DType) -> str:
     """A constant of a dtype that needs no tensor beside it."""
+    if dtype.short in HALF:
+        return typed(number(float(dtype.np.type(value)), dt.float32), dtype)
     return f"tl.full([], {literal(value, dtype)}, {register(dtype)})"
 
 

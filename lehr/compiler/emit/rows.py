@@ -62,6 +62,7 @@ class Writer(Block):
         self.constants: dict[str, int] = {}
         self.extent: Any = None
         self.frames: dict[Row, Scope] = {}
+        self.shared = self._shared()
         self.loaded: set[tuple[Buffer, Expr]] = set()  # since the last barrier
         self.stored: dict[Buffer, set[Any]] = {}
 
@@ -151,12 +152,35 @@ class Writer(Block):
 
     # Groups
 
+    def needs(self, g: Group) -> list[Any]:
+        """What a group's folds and stores are computed from."""
+        return [a for f in g.folds for a in f.fields[2]] + [
+            e for n in g.roots for e in self.nest.uses(self.nest.roots[n])]
+
+    def _shared(self) -> frozenset[Any]:
+        """Values that a group over a whole row leaves to a later one over the same row: each is
+        what the later one begins with, not a part of it."""
+        made: set[Any] = set()
+        for row in self.tile.rows:
+            seen: set[Any] = set()
+            for g in self.groups if row.whole else ():
+                if self.row(g) is not row:
+                    continue
+                below = set(self.nest.walk(self.needs(g)))
+                again = below & seen
+                made |= {e for e in self.nest.walk(self.needs(g), again.__contains__)
+                         if e in again}
+                seen |= below
+        return frozenset(made)
+
+    def row(self, g: Group) -> Row | None:
+        own = {a.var for a in g.axes}
+        return next((r for r in self.tile.rows if own == {a.var for a in r.axes}), None)
+
     def group(self, g: Group) -> None:
         roots = [self.nest.roots[n] for n in g.roots]
-        row = next((r for r in self.tile.rows if g.axes and {a.var for a in r.axes} == {
-            a.var for a in g.axes}), None)
-        self.before([a for f in g.folds for a in f.fields[2]]
-                    + [e for r in roots for e in self.nest.uses(r)])
+        row = self.row(g)
+        self.before(self.needs(g))
         if row is None:
             self.points(roots)
             return

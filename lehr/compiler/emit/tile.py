@@ -88,8 +88,9 @@ def atomic(r: Root) -> bool:
     return r.mode == "set" or r.buffer.dtype.short in ATOMIC[r.mode]
 
 
-def tile(nest: Nest) -> tuple[Nest, Tile, list[Group]]:
-    """(the nest with axes renamed where that is needed, its default tile, its loop groups)."""
+def tile(nest: Nest, points: int = 0) -> tuple[Nest, Tile, list[Group]]:
+    """(the nest with axes renamed where that is needed, its default tile, its loop groups).
+    `points`: how many there are in all the kernels that may share a launch with this one."""
     serial = () if all(map(atomic, nest.roots)) else tuple(
         a for a in nest.outer if a.var in nest.unsafe)
     outer = tuple(a for a in nest.outer if a not in serial)
@@ -97,14 +98,15 @@ def tile(nest: Nest) -> tuple[Nest, Tile, list[Group]]:
     alone = _alone(nest, groups)
     clash = [f for g in groups for f in g.folds if alone & {a.var for a in f.fields[1]}]
     if clash:
-        return tile(_renamed(nest, clash))
+        return tile(_renamed(nest, clash), points)
     inline = frozenset(_inline(nest, outer))
     groups = [g._replace(folds=tuple(f for f in g.folds if f not in inline)) for g in groups]
     groups = [g for g in groups if g.folds or g.roots]
     rows = _rows(groups, alone)
     costs = {a: _cost(nest, a.var) for a in outer}
-    made = _folding if any(r.inner for r in rows) else _flat
-    return nest, made(nest, outer, costs, serial, rows, inline), groups
+    if any(r.inner for r in rows):
+        return nest, _folding(nest, outer, costs, serial, rows, inline), groups
+    return nest, _flat(nest, outer, costs, serial, rows, inline, points), groups
 
 
 def _alone(nest: Nest, groups: Sequence[Group]) -> frozenset[Any]:
@@ -236,7 +238,7 @@ def _last(axes: Sequence[Axis], best: Axis) -> tuple[Axis, ...]:
 
 
 def _flat(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float], serial: tuple[Axis, ...],
-          rows: list[Row], inline: frozenset[Expr]) -> Tile:
+          rows: list[Row], inline: frozenset[Expr], points: int) -> Tile:
     """Of work without blocks of rows."""
     if not outer:
         return Tile((), (), 1, 1, serial, tuple(rows), inline, 1)
@@ -247,8 +249,10 @@ def _flat(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float], serial: t
         rest = tuple(a for a in outer if a is not best)
         xb, yb = (min(32, pow2(count([a]))) for a in (best, other))
         return Tile(_last(rest, other), (best,), yb, xb, serial, tuple(rows), inline, 4)
-    xb = min(max(pow2(n // PROGRAMS), 128), FLAT, max(pow2(n), 32))
-    xb = 1 if n == 1 and all(isinstance(a.extent, int) for a in outer) else xb
+    xb = min(max(pow2(max(points, n) // PROGRAMS), 128), FLAT)
+    xb = xb if points else min(xb, max(pow2(n), 32))
+    xb = 1 if n == 1 and not points and all(
+        isinstance(a.extent, int) for a in outer) else xb
     return Tile((), _last(outer, best), 1, xb, serial, tuple(rows), inline, max(1, xb // 256))
 
 

@@ -28,7 +28,7 @@ from lehr.compiler.emit.c import layout
 from lehr.compiler.emit.nest import prepare
 from lehr.compiler.emit.rows import Written, write
 from lehr.compiler.emit.split import stages
-from lehr.compiler.emit.tile import tile
+from lehr.compiler.emit.tile import count, tile
 from lehr.compiler.emit.value import Unsupported
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Kernel, Program, Step
 from lehr.compiler.loop.verify import touched
@@ -109,8 +109,9 @@ class _Emitter:
 
     def group(self, g: Group) -> None:
         alike: dict[Any, list[Launch]] = {}
+        points = sum(count(k.axes) for k in g.kernels)
         for k in g.kernels:
-            several = self.launches(k)
+            several = self.launches(k, points)
             if len(several) > 1 or several[0].made.faults:
                 for launch in several:
                     self.launch(launch)
@@ -142,11 +143,11 @@ class _Emitter:
             return True
         return any(b in _touched(s) for s in self.program.steps if s is not e)
 
-    def launches(self, k: Kernel) -> list[Launch]:
+    def launches(self, k: Kernel, points: int = 0) -> list[Launch]:
         nest = prepare(k.name, k.axes, k.stores, k.binds, 0, self.alias)
         made, end = [], self.plan.size
         for n in stages(nest):
-            one = write(*tile(n))
+            one = write(*tile(n, points))
             for b in one.pointers:
                 if b.role in ("partial", "local") and b not in self.offsets:
                     points = numel([a.extent for a in n.outer]) if b.role == "local" else 1
