@@ -8,7 +8,7 @@ from .fault import FaultValue, Raised
 from .mapping import ProxyValue, SpaceValue
 from .objects import OBJECT, ClassValue, ModuleValue, ObjectValue
 from .source import Source, const
-from .value import GONE, NUMBERS, Const, Known, NotConstant, Value
+from .value import GONE, NUMBERS, OPAQUE_CONSTANTS, Const, Known, NotConstant, Value
 
 if TYPE_CHECKING:
 
@@ -67,7 +67,7 @@ class Attributes(Base):
     def attrs_of(self, value: Value) -> SpaceValue | None:
         """The `__dict__` of an object, None when it has none."""
         if not isinstance(value, ObjectValue):
-            return None
+            return self.opaque_attrs(value) if isinstance(value, Known) else None
         attrs = value.attrs
         if attrs is None:
             kind = value.type_
@@ -86,6 +86,22 @@ class Attributes(Base):
                 attrs = SpaceValue(value, real, Source("dict", source))
             value.attrs = attrs
         return attrs
+
+    def opaque_attrs(self, value: Known) -> SpaceValue | None:
+        """The `__dict__` that Python code has given to an object implemented in C."""
+        kind = type(value.real)
+        if not kind.__dictoffset__ or not kind.__flags__ & HEAPTYPE:
+            return None
+        found = self.known_attrs.get(id(value))
+        if found is None:
+            source = value.source or const(value.real, f"a {kind.__name__}")
+            try:
+                real = object.__getattribute__(value.real, "__dict__")
+            except AttributeError:
+                return None
+            found = self.known_attrs[id(value)] = SpaceValue(value, real, Source("dict", source))
+            self.kept.append(value)
+        return found
 
     def getattr(self, value: Value, name: str) -> Value:
         value = value.force(self)
@@ -138,6 +154,8 @@ class Attributes(Base):
         handler = value.table.get("__getattribute__")
         if handler is not None:
             return handler(value, self, Const(name))
+        if isinstance(value, Known) and type(value.real) not in OPAQUE_CONSTANTS:
+            return self.stop("opaque-attribute", f"{self.type_name(value)}.{name}")
         found = self.find_generic(value, name)
         if found is None and isinstance(value, ModuleValue):
             attrs = self.attrs_of(value)

@@ -32,7 +32,7 @@ from .iterators import (
     ZipIterator,
 )
 from .mapping import DictValue
-from .objects import CellValue, ClassValue, MethodValue
+from .objects import CellValue, ClassValue, MethodValue, ModuleValue
 from .polyfill import POLYFILLS
 from .sets import SetValue
 from .source import Source, const
@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 
 Model = Callable[[Any, list[Value], dict[str, Value]], Value]
 MODELS: dict[Any, Model] = {}
+# Parameters of C functions that may be given by name though they are positional.
+KEYWORDS: dict[Any, tuple[str, ...]] = {
+    enumerate: ("iterable", "start"), sum: ("start",), round: ("number", "ndigits"),
+    pow: ("base", "exp", "mod"), itertools.count: ("start", "step"),
+    itertools.repeat: ("object", "times"), str: ("object",),
+}
 
 
 def model(*reals: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
@@ -56,6 +62,10 @@ def model(*reals: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]
 
 def checked(function: Callable[..., Value], real: Any) -> Model:
     limits = arity(function, skip=1)
+    if limits.names is not None:
+        positional = function.__code__.co_varnames[:function.__code__.co_argcount]
+        allowed = limits.names.difference(positional).union(KEYWORDS.get(real, ()))
+        limits = limits._replace(names=allowed)
 
     def run(m: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not limits.accepts(len(args), kwargs):
@@ -70,8 +80,16 @@ def checked(function: Callable[..., Value], real: Any) -> Model:
 
 @model(isinstance)
 def isinstance_(m: Machine, value: Value, kinds: Value) -> Value:
-    classes = class_arguments(m, kinds, "isinstance")
-    return Const(any(m.is_instance(value, kind) for kind in classes))
+    return Const(any(check_instance(m, value, kind) for kind in m.classes(kinds)))
+
+
+def check_instance(m: Machine, value: Value, kind: Any) -> bool:
+    if isinstance(kind, type):
+        found = m.class_value(kind)
+        assert isinstance(found, ClassValue)
+        return m.is_instance(value, found)
+    return check_other(m, kind, "__instancecheck__", value, "isinstance() arg 2 must be a type, a"
+                                                            " tuple of types, or a union")
 
 
 @model(issubclass)
@@ -79,22 +97,22 @@ def issubclass_(m: Machine, cls: Value, kinds: Value) -> Value:
     kind = m.class_of(cls)
     if kind is None:
         m.error(TypeError, "issubclass() arg 1 must be a class")
-    return Const(any(m.is_subclass(kind, k) for k in class_arguments(m, kinds, "issubclass")))
+    return Const(any(check_subclass(m, cls, kind, other) for other in m.classes(kinds)))
 
 
-def class_arguments(m: Machine, kinds: Value, name: str) -> list[ClassValue]:
-    found: list[ClassValue] = []
-    for part in m.classes(kinds):
-        value = m.class_value(part) if isinstance(part, type) else part
-        if not isinstance(value, ClassValue):
-            if not (isinstance(value, Const) and value.value is None):
-                where = "a type, a tuple of types, or a union" if name == "isinstance" else (
-                    "a class, a tuple of classes, or a union")
-                m.error(TypeError, f"{name}() arg 2 must be {where}")
-            value = m.class_value(type(None))
-        assert isinstance(value, ClassValue)
-        found.append(value)
-    return found
+def check_subclass(m: Machine, cls: Value, kind: Any, other: Any) -> bool:
+    if isinstance(other, type):
+        found = m.class_value(other)
+        assert isinstance(found, ClassValue)
+        return m.is_subclass(kind, found)
+    return check_other(m, other, "__subclasscheck__", cls, "issubclass() arg 2 must be a class, a"
+                                                           " tuple of classes, or a union")
+
+
+def check_other(m: Machine, kind: Value, hook: str, value: Value, text: str) -> bool:
+    """Aliases of `typing` and the like bring their own check."""
+    found = m.special(kind, hook, [value])
+    return m.error(TypeError, text) if found is None else m.truth(found)
 
 
 @model(type)
@@ -153,6 +171,27 @@ def vars_(m: Machine, owner: Value | None = None) -> Value:
         m.error(TypeError, "vars() argument must have __dict__ attribute")
     assert found is not None
     return found
+
+
+@model(dir)
+def dir_(m: Machine, owner: Value | None = None) -> Value:
+    if owner is None:
+        names = sorted(m.text(k) for k in m.iterate(locals_(m)))
+        return m.list_value([Const(n) for n in names])
+    owner = owner.force(m)
+    hook = m.lookup(owner.type_, "__dir__")
+    if not isinstance(hook, Known) or isinstance(owner, Known):
+        names_given = list(m.iterate(m.call_method(owner, "__dir__", [])))
+        return m.list_value(m.sorted(names_given, None, None))
+    found: set[str] = set()
+    if not isinstance(owner, ModuleValue):
+        cls = owner.real if isinstance(owner, ClassValue) else owner.type_
+        for base in cls.__mro__:
+            found |= set(m.class_space(m.class_value(base)).shown.values_of(m))
+    attrs = m.attrs_of(owner)
+    if attrs is not None:
+        found |= {k for k in attrs.values_of(m) if isinstance(k, str)}
+    return m.list_value([Const(n) for n in sorted(found)])
 
 
 @model(id)
@@ -617,8 +656,8 @@ def count(m: Machine, start: Value | None = None, step: Value | None = None) -> 
 
 
 @model(itertools.repeat)
-def repeat(m: Machine, item: Value, times: Value | None = None) -> Value:
-    return RepeatIterator(item, None if times is None else m.index(times))
+def repeat(m: Machine, object: Value, times: Value | None = None) -> Value:
+    return RepeatIterator(object, None if times is None else m.index(times))
 
 
 @model(itertools.starmap)
@@ -638,7 +677,8 @@ def cached_call(m: Machine, function: Known, args: list[Value], kwargs: dict[str
     free of effects.
     """
     wrapped = m.part(function.real.__wrapped__, function.source, "__wrapped__")
-    key = (tuple(a.key(m) for a in args), tuple((k, v.key(m)) for k, v in kwargs.items()))
+    every = [*args, *kwargs.values()]
+    key = (tuple(v.key(m) for v in every), tuple(m.type_of(v) for v in every), tuple(kwargs))
     cache = m.caches.setdefault(function.real, {})
     if key not in cache:
         before = len(m.effects)
@@ -731,6 +771,6 @@ def method_type(m: Machine, function: Value, owner: Value) -> Value:
 @model(types.MappingProxyType)
 def mapping_proxy(m: Machine, whole: Value) -> Value:
     whole = whole.force(m)
-    if not isinstance(whole, DictValue):
+    if not isinstance(whole, DictValue) or whole.type_ is not dict:
         return m.stop("native-new", "mappingproxy of this object")
     return m.proxy(whole)

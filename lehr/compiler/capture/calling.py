@@ -158,6 +158,12 @@ def new_partial(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     return PartialValue(cls, function, args[1:], kwargs)
 
 
+def new_property(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+    if cls is not property:
+        return m.stop("native-new", f"{cls.__name__}, a subclass of property")
+    return PropertyValue([None, None, None])
+
+
 # The C `__new__` in force (by the class that owns it) -> how the value is made.
 NEW: dict[type, Callable[[Any, Any, Args, Kwargs], Value]] = {
     object: new_object, tuple: new_tuple, frozenset: new_frozenset,
@@ -168,7 +174,7 @@ NEW: dict[type, Callable[[Any, Any, Args, Kwargs], Value]] = {
     collections.deque: lambda m, cls, args, kwargs: DequeValue(cls, []),
     types.SimpleNamespace: lambda m, cls, args, kwargs: NamespaceValue(cls),
     set: lambda m, cls, args, kwargs: SetValue(cls),
-    property: lambda m, cls, args, kwargs: PropertyValue([None, None, None], type_=cls),
+    property: new_property,
     classmethod: new_wrapper, staticmethod: new_wrapper, functools.partial: new_partial,
     **{base: new_scalar(base) for base in (int, float, str, bytes, complex)},
 }
@@ -371,6 +377,10 @@ class Calls(Base):
         if not issubclass(cls, base):
             self.error(TypeError, f"{base.__name__}.__new__({cls.__name__}): {cls.__name__} is not"
                                   f" a subtype of {base.__name__}")
+        solid = next(k for k in cls.__mro__ if not self.is_python(k))
+        if solid.__new__ != base.__new__:
+            self.error(TypeError, f"{base.__name__}.__new__({cls.__name__}) is not safe, use"
+                                  f" {solid.__name__}.__new__()")
         if issubclass(base, type):
             return self.new_class(args, kwargs)
         if issubclass(base, BaseException):
@@ -382,6 +392,9 @@ class Calls(Base):
 
     def new_class(self, args: Args, kwargs: Kwargs) -> Value:
         """`type.__new__`: a real class; see klass.py."""
+        if len(args) != 4:
+            self.error(TypeError, f"type.__new__() takes exactly 3 arguments ({len(args) - 1}"
+                                  " given)")
         return self.make_class(args[0], args[1], args[2], args[3], kwargs)
 
     # -- errors of the program

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -54,6 +55,10 @@ class NativeIterator(IteratorValue):
             return None
         self.count += 1
         return self.lift(found)
+
+    @slot("__length_hint__")
+    def hint(self, m: Machine) -> Value:
+        return Const(operator.length_hint(self.native))
 
     def rebuild(self, r: Rebuilder) -> Any:
         real = iter(r(self.whole))
@@ -108,6 +113,10 @@ class ReverseIterator(IteratorValue):
             return items[index]
         self.index = -1
         return None
+
+    @slot("__length_hint__")
+    def hint(self, m: Machine) -> Value:
+        return Const(self.index + 1 if self.index < len(self.whole.parts(m)) else 0)
 
     def rebuild(self, r: Rebuilder) -> Any:
         real = reversed(r(self.whole))

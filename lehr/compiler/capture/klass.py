@@ -13,11 +13,13 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from .frame import Frame
+from .mapping import DictValue
 from .objects import CellValue, ClassValue, FunctionValue, ObjectValue, PropertyValue, WrapperValue
 from .rebuild import Rebuilder
 from .value import GONE, Const, Known, NotConstant, Value
 
 if TYPE_CHECKING:
+    from .machine import Machine
 
     Base = Any      # the machine that these methods become part of
 else:
@@ -29,6 +31,16 @@ FUNCTIONS = (FunctionValue, PropertyValue, WrapperValue)
 # What user code of an enumeration would run natively while it is made.
 ENUM_HOOKS = ("__new__", "__init__", "_generate_next_value_", "__init_subclass__", "__set_name__")
 SILENT_METAS = frozenset((type, abc.ABCMeta))
+
+
+class EnumSpace(DictValue):
+    """The body of an enumeration: a name given twice is an error that its own metaclass words."""
+    __slots__ = ()
+
+    def put(self, m: Machine, key: Any, value: Value) -> None:
+        if key in self.storage and not str(key).startswith("_"):
+            m.stop("class-hook", f"the enumeration defines {key} twice")
+        super().put(m, key, value)
 
 
 class Quiet:
@@ -58,7 +70,9 @@ class Classes(Base):
         real_bases, resolved = self.resolve_bases(bases)
         wanted = kwargs.pop("metaclass", None)
         meta = self.find_meta(real_bases, wanted)
-        space = self.dict_value({})
+        if issubclass(meta, NATIVE_METAS) and meta not in NATIVE_METAS:
+            self.stop("class-hook", f"{meta.__name__}, a metaclass of enumerations")
+        space = EnumSpace() if meta in NATIVE_METAS else self.dict_value({})
         prepare = getattr(meta, "__prepare__", None)
         if isinstance(prepare, types.MethodType) and not issubclass(meta, NATIVE_METAS):
             self.stop("class-hook", f"{meta.__name__}.__prepare__")
@@ -66,7 +80,7 @@ class Classes(Base):
         if resolved:
             space.put(self, "__orig_bases__", self.tuple_value(bases))
         given = [name, self.tuple_value([self.class_value(b) for b in real_bases]), space]
-        if issubclass(meta, NATIVE_METAS) or meta in SILENT_METAS:
+        if meta in NATIVE_METAS or meta in SILENT_METAS:
             made = self.make_class(self.class_value(meta), given[0], given[1], given[2], kwargs)
         else:
             made = self.call(self.class_value(meta), given, kwargs)
@@ -125,9 +139,19 @@ class Classes(Base):
         whole: Any = space.force(self)
         content: dict[str, Value] = dict(whole.values_of(self))
         if issubclass(kind, NATIVE_METAS):
+            if kind not in NATIVE_METAS:
+                self.stop("class-hook", f"{kind.__name__}, a metaclass of enumerations")
             return self.make_native(kind, title, parents, content, kwargs)
+        if isinstance(self.lookup(kind, "mro"), FunctionValue):
+            self.stop("class-hook", f"{kind.__name__}.mro")
         cell = content.pop("__classcell__", None)
         real_space, rest = self.split(content)
+        if "__module__" not in content and self.frame is not None:
+            module = self.frame.globals.find(self, "__name__")
+            if module is not None:
+                real_space["__module__"] = module.constant(self)
+        if issubclass(kind, abc.ABCMeta):
+            self.check_abstract(title, rest)
         real_cell = types.CellType()
         if cell is not None:
             real_space["__classcell__"] = real_cell
@@ -156,6 +180,13 @@ class Classes(Base):
         self.init_subclass(value, kwargs)
         return value
 
+    def check_abstract(self, title: str, rest: dict[str, Value]) -> None:
+        """C code counts abstract members of the real class; the overlay must not hold any."""
+        for name, value in rest.items():
+            found = self.find_attr(value, "__isabstractmethod__")
+            if found is not None and self.truth(found):
+                self.stop("class-hook", f"{title}.{name} is abstract")
+
     @staticmethod
     def type_new(kind: Any, title: str, parents: tuple[Any, ...], space: dict[str, Any]) -> Any:
         if issubclass(kind, abc.ABCMeta):
@@ -173,7 +204,7 @@ class Classes(Base):
             if name in content or next(inherited, None) is not None:
                 self.stop("class-hook", f"{title}.{name}")
         named = {k: v.constant(self) for k, v in kwargs.items()}
-        space = kind.__prepare__(title, parents, **named)
+        space = self.native_op(kind.__prepare__, title, parents, **named)
         for key, value in content.items():
             real = self.twin(value.force(self))
             self.native_op(space.__setitem__, key, rebuilder(value) if real is None else real)
@@ -333,17 +364,35 @@ class Classes(Base):
 
     # -- isinstance
 
+    def claimed_class(self, value: Value) -> Any:
+        """What the object says its class is: a proxy may overwrite `__class__`."""
+        kind = self.type_of(value)
+        found = self.lookup(kind, "__class__")
+        if found is None or isinstance(found, Known):
+            return kind
+        claimed = self.find_attr(value, "__class__")
+        return kind if claimed is None else self.class_of(claimed) or kind
+
+    def check_hooks(self, cls: Any) -> None:
+        """`__subclasshook__` would be called natively: not the program's own, which is hollow."""
+        for owner in cls.__mro__:
+            if "__subclasshook__" in owner.__dict__ and owner in self.fresh_classes:
+                self.stop("class-hook", f"{owner.__qualname__}.__subclasshook__")
+
     def is_instance(self, value: Value, cls: ClassValue) -> bool:
         """`isinstance` for one class."""
         kind = self.type_of(value)
         if kind is cls.real:
             return True
+        self.check_hooks(cls.real)
         check = self.lookup(type(cls.real), "__instancecheck__")
         if isinstance(check, FunctionValue) and not issubclass(type(cls.real), abc.ABCMeta):
             return self.truth(self.call(check, [cls, value]))
-        return bool(self.native_op(issubclass, kind, cls.real))
+        return bool(self.native_op(issubclass, kind, cls.real)
+                    or self.native_op(issubclass, self.claimed_class(value), cls.real))
 
     def is_subclass(self, kind: Any, cls: ClassValue) -> bool:
+        self.check_hooks(cls.real)
         check = self.lookup(type(cls.real), "__subclasscheck__")
         if isinstance(check, FunctionValue) and not issubclass(type(cls.real), abc.ABCMeta):
             return self.truth(self.call(check, [cls, self.class_value(kind)]))

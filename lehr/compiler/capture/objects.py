@@ -31,6 +31,12 @@ class ObjectValue(Value):
         self.attrs: SpaceValue | None = None
         self.members: dict[Any, Value] | None = None
 
+    def constant(self, m: Machine) -> Any:
+        if self.real is not None and self.type_.__module__ == "typing":
+            m.guard(self.source, "is", self.real)
+            return self.real
+        raise NotConstant
+
     def key(self, m: Machine) -> Any:
         if self.real is not None and m.identity_hash(self.type_):
             return self.real
@@ -163,7 +169,7 @@ class CellValue(Value):
         self.content = value or GONE
 
     def rebuild(self, r: Rebuilder) -> Any:
-        real = r.made(self, r.machine.twin_cell(self))
+        real = r.made(self, r.cell(self))
         if self.content is not GONE:
             real.cell_contents = r(self.content)
         return real
@@ -237,7 +243,7 @@ class FunctionValue(ObjectValue):
         closure = tuple(r(cell) for cell in self.closure) if self.code.co_freevars else None
         name = r(self.fields["__name__"]) if "__name__" in self.fields else self.code.co_name
         twin = r.machine.twins.get(id(self))
-        if twin is not None:
+        if twin is not None and not r.repeats:
             r.machine.settle_function(self, twin, r)
             return twin
         real = r.made(self, types.FunctionType(self.code, space, name, None, closure))
@@ -495,6 +501,9 @@ class PropertyValue(ObjectValue):
         self.parts, self.doc = parts, doc
 
     def get(self, m: Machine, obj: Value | None, owner: Any) -> Value:
+        if self.type_ is not property and isinstance(m.lookup(self.type_, "__get__"),
+                                                     FunctionValue):
+            return super().get(m, obj, owner)
         if obj is None:
             return self
         getter = self.parts[0] or self.refuse(m, obj, "getter")
@@ -504,6 +513,10 @@ class PropertyValue(ObjectValue):
         return True
 
     def assign(self, m: Machine, obj: Value, value: Value | None) -> None:
+        name = "__set__" if value else "__delete__"
+        if self.type_ is not property and isinstance(m.lookup(self.type_, name), FunctionValue):
+            super().assign(m, obj, value)
+            return
         part = self.parts[1 if value else 2] or self.refuse(
             m, obj, "setter" if value else "deleter")
         m.call(part, [obj, value] if value else [obj])

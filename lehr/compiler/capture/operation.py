@@ -336,6 +336,8 @@ class Operations(Base):
         number = self.index(found)
         if number < 0:
             self.error(ValueError, "__len__() should return >= 0")
+        if number > sys.maxsize:
+            self.error(OverflowError, "cannot fit 'int' into an index-sized integer")
         return number
 
     def length(self, value: Value) -> int:
@@ -352,9 +354,9 @@ class Operations(Base):
             self.error(TypeError, f"unhashable type: {self.type_name(value)!r}")
         assert found is not None
         made = found.get(self, value, value.type_).invoke(self, [], {}).force(self)
-        if not isinstance(made, Const) or type(made.value) not in (int, bool):
+        if not issubclass(made.type_of(self), int):
             self.error(TypeError, "__hash__ method should return an integer")
-        found = int(made.value)  # type: ignore
+        found = int(made.constant(self))
         if not -sys.maxsize - 1 <= found <= sys.maxsize:
             return hash(found)
         return -2 if found == -1 else found
@@ -672,7 +674,10 @@ class Operations(Base):
         elif isinstance(value, ClassValue):
             yield value.real
         elif isinstance(value, Known) and isinstance(value.real, types.UnionType):
-            yield from value.real.__args__
+            for part in value.real.__args__:
+                yield from self.classes(self.fresh(part))
+        elif self.is_none(value):
+            yield type(None)
         else:
             yield value
 

@@ -278,7 +278,11 @@ class Known(Value):
         return type(self.real)
 
     def constant(self, m: Machine) -> Any:
-        if type(self.real) in OPAQUE_CONSTANTS:
+        kind = type(self.real)
+        if kind in OPAQUE_CONSTANTS:
+            return self.real
+        if kind.__module__ == "typing":     # type variables and aliases compare by identity
+            m.guard(self.source, "is", self.real)
             return self.real
         raise NotConstant
 

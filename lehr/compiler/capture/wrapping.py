@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import re
 import types
 from collections.abc import Callable
@@ -112,6 +113,8 @@ def make_partial(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def make_proxy(m: Machine, real: Any, source: Source | None) -> Value:
+    if [type(x) for x in gc.get_referents(real)] != [dict]:
+        return Known(real, source)
     m.guard(source, "keys", tuple(real))
     return ProxyValue(DictValue(storage={m.raw_key(k, None): m.part(v, source, None, k)
                                          for k, v in real.items()}), real, source)
