@@ -98,7 +98,10 @@ def compiled(trainer: Trainer, history: History, plan: Plan, interrupted) -> boo
         while trainer.done < plan.steps:
             if interrupted():
                 return False
+            before = torch.compiler.stats()
             loss, seconds = trainer.advance(step)
+            for name, count in torch.compiler.stats().items():
+                history.counts[name] = history.counts.get(name, 0) + count - before[name]
             history.losses.append(loss)
             (history.first_seconds if first else history.seconds).append(seconds)
             first = False

@@ -64,7 +64,7 @@ def record(trainer: Trainer, history: History, sample: tuple[bytes, bytes], stat
         },
         "bytes_a_second": config.batch * config.context / step if step else None,
         "peak_memory_bytes": peak_bytes(),
-        "compiler": dict(stats),
+        "compiler": {"step": dict(history.counts), "all": dict(stats)},
         "sample": [part.decode("utf-8", "replace") for part in sample],
         "versions": {
             "lehr": release(),
@@ -92,8 +92,8 @@ def figures(record: dict) -> list[tuple[str, str]]:
             amount(difference, "losses of the first steps differ by {:.1e} at most"),
         ),
     ]
-    plain = {k: v for k, v in record["compiler"].items() if isinstance(v, int | float)}
-    rows.append(("compiler", ", ".join(f"{k} {v:,}" for k, v in plain.items()) or "no counts"))
+    plain = {k: v for k, v in record["compiler"]["step"].items() if isinstance(v, int | float)}
+    rows.append(("the step, compiled", ", ".join(f"{k} {v:,}" for k, v in plain.items()) or "no counts"))
     return rows
 
 

@@ -45,6 +45,7 @@ class History:
     eager_seconds: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     first_seconds: list[float] = field(default_factory=list)  # one a process: it compiles
+    counts: dict[str, int] = field(default_factory=dict)  # what the compiler did for the step
 
 
 class Trainer:
