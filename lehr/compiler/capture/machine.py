@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .attribute import Attributes
-from .breaks import CaptureBreak
+from .breaks import CaptureBreak, Spot
 from .builtins import CALLABLES, MODELS
 from .bytecode import (
     ASYNC_GENERATOR,
@@ -57,6 +57,12 @@ class Effect(NamedTuple):
     args: tuple[Value, ...]
 
 
+class Birth(NamedTuple):
+    """Where to halt before a value comes to be, and the lines that make it."""
+    count: int
+    spots: tuple[Spot, ...]
+
+
 class Outcome(NamedTuple):
     """How a captured call ended: with a value, or with an exception of the program."""
     value: Value | None
@@ -88,6 +94,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         self.effects: list[Effect] = []
         self.known: dict[int, Value] = {}                   # id of a real object -> its value
         self.kept: list[Any] = []                           # real objects whose ids are in use
+        self.births: dict[int, Birth] = {}                  # id of a value -> where it came to be
         self.lookups: dict[tuple[Any, str], Value | None] = {}
         self.overlays: dict[Any, dict[str, Value]] = {}     # class -> what the program wrote to it
         self.fresh_classes: dict[Any, Any] = {}             # classes made by the program
@@ -142,14 +149,20 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         """Logs a write to an object that existed before the call."""
         self.effects.append(Effect(kind, target, args))
 
-    def stop(self, code: str, detail: str = "", count: int | None = None) -> Any:
-        """Breaks the capture here; `count` says where to halt instead, if not here."""
+    def stop(self, code: str, detail: str = "", value: Any = None) -> Any:
+        """Breaks the capture here, or where `value` came to be."""
+        birth = self.births.get(id(value))
+        if birth is not None:
+            raise CaptureBreak(code, detail, count=birth.count, spots=birth.spots)
         frames = self.frame.chain() if self.frame is not None else ()
-        raise CaptureBreak(code, detail, frames, count=count)
+        raise CaptureBreak(code, detail, frames)
 
-    def outer_count(self) -> int:
-        """Where to halt in order to stop before what the outermost frame is doing; 0: nowhere."""
-        return 0 if self.frame is None else self.frame.chain()[0].begun
+    def born(self, value: Any) -> None:
+        """A value comes to be that may turn out to have no place outside: capture can halt here."""
+        if self.frame is not None:
+            chain = self.frame.chain()
+            self.births[id(value)] = Birth(chain[0].begun, tuple((f.code, f.line) for f in chain))
+            self.kept.append(value)
 
     # -- running
 
