@@ -27,6 +27,8 @@ class State(threading.local):
     device     where new tensors go when no device is named (None: the CPU)
     anomaly    remember where each node was recorded, and (with `check_nan`) stop at NaN gradients
     special    whether any of SPECIAL is in force
+    disabled   compiled functions run eagerly
+    unbroken   a graph break is an error
     quiet      a context in which numpy does not report NaN and overflow
     """
 
@@ -41,6 +43,8 @@ class State(threading.local):
     functions = 2
     modes: tuple[Any, ...] = ()
     saved: tuple[Any, ...] = ()
+    disabled = False
+    unbroken = False
     no_hooks: str | None = None
     walk: Any = None
 

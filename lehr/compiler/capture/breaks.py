@@ -6,6 +6,7 @@ A break is raised by its code only.  `title` says what happened, `explain` why c
 from __future__ import annotations
 
 import linecache
+import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .value import Signal
@@ -104,6 +105,12 @@ REGISTRY: dict[str, Break] = {row.code: row for row in (
     Break("mutated-leaf", "an argument is written in place while gradients are recorded",
           "Its gradient history after the call would be the compiled program's.",
           "Write to a clone, or write under `no_grad`."),
+    Break("disabled", "a function that is kept out of compiled code",
+          "It always runs eagerly, so the graph ends before the call.",
+          "Remove lehr.compiler.disable, or accept the graph break."),
+    Break("requested", "a graph break that the program asks for",
+          "lehr.compiler.graph_break() ends the graph here.",
+          "Remove the call."),
     Break("halt", "the place where an earlier attempt had to stop",
           "Capture was restarted to stop exactly before the instruction that broke it.",
           "See the break that caused the restart."),
@@ -122,6 +129,9 @@ class Place(NamedTuple):
         return f'  File "{self.file}", line {self.line}, in {self.function}{shown}'
 
 
+Spot = tuple[types.CodeType, int]     # a line of a code object
+
+
 def place(file: str, line: int | None, function: str) -> Place:
     number = line or 0
     return Place(file, number, function, linecache.getline(file, number).strip())
@@ -133,17 +143,20 @@ class CaptureBreak(Signal):
     code    key of REGISTRY
     detail  what exactly: a function's name, a type
     frames  the machine's frames, outermost first; each stands at the instruction it was executing
+    spots   what to show instead of them
     count   how many instructions had been executed when the outermost frame began its current one
             (or where else to halt; 0: nowhere): `Machine(halt=count)` restarts and stops exactly before that instruction, with slots,
             stack and effects as the native interpreter would have them there
     """
 
     def __init__(self, code: str, detail: str = "", frames: tuple[Frame, ...] = (),
-                 cause: Any = None, count: int | None = None) -> None:
+                 cause: Any = None, count: int | None = None,
+                 spots: tuple[Spot, ...] = ()) -> None:
         self.code, self.detail, self.frames, self.cause = code, detail, frames, cause
         self.row = REGISTRY[code]
-        self.places = tuple(place(f.program.code.co_filename, f.line, f.program.code.co_qualname)
-                            for f in frames)
+        spots = spots or tuple((f.program.code, f.line) for f in frames)
+        self.places = tuple(place(c.co_filename, line, c.co_qualname) for c, line in spots)
+        self.forbidden = False      # `error_on_graph_break` was in force
         self.count = count if count is not None else frames[0].begun if frames else 0
         super().__init__(self.message())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import operator
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +83,13 @@ class Rebuilder:
     def class_(self, value: ClassValue) -> Any:
         """A class; one that the program made is the real class itself, in one run."""
         if self.repeats and value.real in self.machine.fresh_classes:
-            self.machine.stop("fresh-class", value.real.__qualname__)
+            self.machine.stop("fresh-class", value.real.__qualname__, value)
         self.machine.settle_class(value, self)
         return value.real
+
+    def cell(self, value: CellValue) -> Any:
+        """An empty cell; hollow functions of the same run share it."""
+        return types.CellType() if self.repeats else self.machine.twin_cell(value)
 
     def generator(self, value: GeneratorValue) -> Any:
         """An untouched generator: the real function is called with the same slots."""
