@@ -75,14 +75,16 @@ class GradScaler:
             return outputs * self._scale.to(device=outputs.device)
         if isinstance(outputs, Iterable):
             made = [self.scale(x) for x in outputs]
-            return type(outputs)(made) if isinstance(outputs, (list, tuple)) else made  # type: ignore[call-arg]
+            # type: ignore[call-arg]
+            return type(outputs)(made) if isinstance(outputs, (list, tuple)) else made
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def get_scale(self) -> float:
         """The factor now."""
         if not self._enabled:
             return 1.0
-        return self._init_scale if self._scale is None else self._scale.item()  # type: ignore[no-any-return]
+        # type: ignore[no-any-return]
+        return self._init_scale if self._scale is None else self._scale.item()
 
     # -- one step
 
@@ -93,7 +95,8 @@ class GradScaler:
         self._check_scale_growth_tracker("unscale_")
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is UNSCALED:
-            raise RuntimeError("unscale_() has already been called on this optimizer since the last "
+            raise RuntimeError("unscale_() has already been called on this optimizer since the "
+                               "last "
                                "update().")
         if state["stage"] is STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
@@ -153,7 +156,8 @@ class GradScaler:
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
             warnings.warn("GradScaler is going to stop passing itself as a keyword argument to the "
                           "passed optimizer. In the near future GradScaler registers "
-                          "`grad_scale: Tensor` and `found_inf: Tensor` to the passed optimizer and "
+                          "`grad_scale: Tensor` and `found_inf: Tensor` to the passed optimizer "
+                          "and "
                           "let the optimizer use them directly.", FutureWarning, stacklevel=3)
             kwargs = {**kwargs, "grad_scaler": self}
         if state["stage"] is READY:
@@ -176,7 +180,8 @@ class GradScaler:
         return state["found_inf_per_device"]  # type: ignore[no-any-return]
 
     def _found_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
-        return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]  # type: ignore[no-any-return]
+        # type: ignore[no-any-return]
+        return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
 
     def update(self, new_scale: Any = None) -> None:
         """Grows or shrinks the factor after a step, or sets it to `new_scale`."""
@@ -277,7 +282,8 @@ class GradScaler:
         state = self.__dict__.copy()
         if self._enabled:
             if self._per_optimizer_states:
-                raise AssertionError("A GradScaler instance may only be pickled at the beginning of "
+                raise AssertionError("A GradScaler instance may only be pickled at the beginning "
+                                     "of "
                                      "an iteration, or at the end after scaler.update().")
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()

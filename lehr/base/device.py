@@ -21,7 +21,8 @@ class Device:
             type, index = "cuda", type
         kind, _, number = type.partition(":")
         if kind not in TYPES or (number and (not number.isdigit() or index is not None)):
-            raise RuntimeError(f"Invalid device string: {type!r}; expected one of {', '.join(TYPES)}, "
+            raise RuntimeError(f"Invalid device string: {type!r}; expected one of "
+                               f"{', '.join(TYPES)}, "
                                "with an index after a colon where wanted")
         index = int(number) if number else index
         made = _MADE.get((kind, index))

@@ -1,6 +1,8 @@
-"""The dtype table: one record a dtype, with its spelling in each language, and the promotion lattice.
+"""The dtype table: one record a dtype, with its spelling in each language, and the promotion
+lattice.
 
-Promotion follows PyTorch: a *category* (bool < integer < float < complex) is chosen over all operands,
+Promotion follows PyTorch: a *category* (bool < integer < float < complex) is chosen over all
+operands,
 but among operands of one category tensors with dimensions outrank 0-d tensors, which outrank Python
 numbers (`result_type`).
 """
@@ -20,7 +22,8 @@ BOOL, INT, FLOAT, COMPLEX = range(4)
 class DType:
     """An element type.
 
-    Attributes: `name` (as in PyTorch), `short` (as in IR text), `np` (numpy dtype), `itemsize` in bytes,
+    Attributes: `name` (as in PyTorch), `short` (as in IR text), `np` (numpy dtype), `itemsize` in
+    bytes,
     `category` (BOOL, INT, FLOAT, COMPLEX), `c` and `triton` (spellings), `wide` (the dtype in which
     arithmetic on it is computed before it is rounded once: float32 for the half-precision types).
     """
@@ -152,7 +155,8 @@ def category_of(number: Any) -> int:
 def result_type(dims: Iterable[DType], zeros: Iterable[DType] = (), numbers: Iterable[int] = ()) -> DType:
     """The common dtype of operands in PyTorch's three ranks.
 
-    dims: dtypes of tensors with dimensions; zeros: of 0-d tensors; numbers: categories of Python numbers.
+    dims: dtypes of tensors with dimensions; zeros: of 0-d tensors; numbers: categories of Python
+    numbers.
     """
     number = max(numbers, default=None)
     wrapped = None if number is None else of_category(number)
@@ -181,5 +185,6 @@ def _join(dtypes: Iterable[DType]) -> DType | None:
 
 
 def can_cast(source: DType, target: DType) -> bool:
-    """Whether an in-place result of `source` may be stored into `target` (same or higher category)."""
+    """Whether an in-place result of `source` may be stored into `target` (same or higher category).
+    """
     return source.category <= target.category

@@ -1,4 +1,5 @@
-"""The compiler: capture, graph, passes, loop, emit, run; `lehr.compiler.NAME` is resolved lazily."""
+"""The compiler: capture, graph, passes, loop, emit, run; `lehr.compiler.NAME` is resolved lazily.
+"""
 
 import sys
 

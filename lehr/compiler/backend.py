@@ -66,7 +66,8 @@ def reference(request: Request, options: Options) -> Compiled:
 
 
 def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of a functionalized joint graph, op by op on the tape: a derivative of a compiled
+    """The gradients of a functionalized joint graph, op by op on the tape: a derivative of a
+    compiled
     backward is asked for."""
     known: dict[Value, Any] = dict(zip(graph.params, [*inputs, *tangents], strict=True))
     for node in graph.nodes:

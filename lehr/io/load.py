@@ -45,7 +45,8 @@ class Unpickler(pickle.Unpickler):
             return found
         if self.weights_only:
             raise pickle.UnpicklingError(
-                f"{self.archive.name} holds an object of {module}.{name}, which weights_only=True does "
+                f"{self.archive.name} holds an object of {module}.{name}, which weights_only=True "
+                f"does "
                 "not make. If you trust the file, allow it with "
                 f"torch.serialization.add_safe_globals([{name}]) or load with weights_only=False "
                 "(which can run any code that the file contains).")
@@ -110,7 +111,8 @@ class Archive:
         self.storages: dict[str, Storage] = {}
         start = file.tell()
         if file.read(2) != SIGNATURE:
-            raise Damaged(f"{name} is not a checkpoint in PyTorch's zip format (it does not begin with "
+            raise Damaged(f"{name} is not a checkpoint in PyTorch's zip format (it does not begin "
+                          f"with "
                           "the signature of a zip file)")
         file.seek(start)
         try:
@@ -154,9 +156,12 @@ def load(f: Any, map_location: Any = None, pickle_module: Any = None, *, weights
          mmap: bool | None = None, **pickle_load_args: Any) -> Any:
     """The object that `save` (here or PyTorch's) wrote to a path or a seekable binary file.
 
-    weights_only: only tensors, plain containers, numbers, text and allowed classes are made; nothing in
-    the file can run code. Errors name the file: Damaged (a RuntimeError) where it is cut or altered,
-    pickle.UnpicklingError where it names something that is not allowed. `mmap` is accepted; data is read.
+    weights_only: only tensors, plain containers, numbers, text and allowed classes are made;
+    nothing in
+    the file can run code. Errors name the file: Damaged (a RuntimeError) where it is cut or
+    altered,
+    pickle.UnpicklingError where it names something that is not allowed. `mmap` is accepted; data is
+    read.
     """
     if hasattr(f, "read"):
         return _load(f, getattr(f, "name", "the file"), weights_only, map_location)

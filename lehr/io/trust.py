@@ -1,4 +1,5 @@
-"""What a file may name: with `weights_only` only these globals are looked up, nothing else can run."""
+"""What a file may name: with `weights_only` only these globals are looked up, nothing else can run.
+"""
 
 from __future__ import annotations
 

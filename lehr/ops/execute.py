@@ -1,6 +1,8 @@
-"""Runs an op's `eager` body on numpy arrays: the CPU eager kernel and the reference of every interpreter.
+"""Runs an op's `eager` body on numpy arrays: the CPU eager kernel and the reference of every
+interpreter.
 
-Half-precision arithmetic happens in float32 and is rounded once; integer arithmetic wraps; numpy's warnings
+Half-precision arithmetic happens in float32 and is rounded once; integer arithmetic wraps; numpy's
+warnings
 are silenced (NaN and infinity are results, not events).
 """
 

@@ -1,4 +1,5 @@
-"""Python's operators over ops, for every kind of value (`Tensor`, graph `Value`, reference `Array`).
+"""Python's operators over ops, for every kind of value (`Tensor`, graph `Value`, reference
+`Array`).
 
 A subclass provides `F`, the registry bound to its interpreter.
 """
@@ -17,7 +18,8 @@ UNARY = {"neg": "neg", "abs": "abs", "invert": "bitwise_not"}
 
 
 class Operators:
-    """Mixin: `x + y` is `F.add(x, y)`; an operand that is no tensor or number gives NotImplemented."""
+    """Mixin: `x + y` is `F.add(x, y)`; an operand that is no tensor or number gives NotImplemented.
+    """
 
     __slots__ = ()
     F: Any

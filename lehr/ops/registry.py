@@ -6,13 +6,18 @@
         rule = rule.float_unary
         ...
 
-A signature is a Python `def` header. Annotations: `Tensor`, `Scalar` (a Python or symbolic number), `int`,
-`float`, `bool`, `str`, `dtype`, `device`, `generator`, `list[int]`, `list[Tensor]`, joined by `|` with each
-other and with `None`. `*size: int` collects positional integers or takes one sequence. Results: `Tensor`,
+A signature is a Python `def` header. Annotations: `Tensor`, `Scalar` (a Python or symbolic number),
+`int`,
+`float`, `bool`, `str`, `dtype`, `device`, `generator`, `list[int]`, `list[Tensor]`, joined by `|`
+with each
+other and with `None`. `*size: int` collects positional integers or takes one sequence. Results:
+`Tensor`,
 `list[Tensor]`, `None`, a number, or `named(values=Tensor, indices=Tensor)`.
 
-An op's *bound arguments* are a flat tuple in signature order, defaults filled in. The same tuple reaches
-`rule`, `eager`, `decomp` and `vjp` (the latter two after the interpreter `F`; `vjp` also after the gradient(s)
+An op's *bound arguments* are a flat tuple in signature order, defaults filled in. The same tuple
+reaches
+`rule`, `eager`, `decomp` and `vjp` (the latter two after the interpreter `F`; `vjp` also after the
+gradient(s)
 and the result(s)), and it is what a graph node stores.
 """
 
@@ -207,23 +212,30 @@ class Op:
     kind      one of KINDS
     rule      (*bound) -> Spec or tuple of Spec: result types, and the dtype inputs are computed in
     layout    VIEW: (*bound) -> (shape, strides, offset) on the input's storage; other kinds:
-              (spec, *bound) -> strides, where neither pointwise nor contiguous is what PyTorch gives
+              (spec, *bound) -> strides, where neither pointwise nor contiguous is what PyTorch
+              gives
     eager     (np, *bound with arrays) -> array(s): reference semantics and CPU eager kernel
     decomp    (F, *bound) -> result(s) over ops; NotImplemented where this very call is primitive
-    vjp       (F, g, out, *bound) -> gradient(s) of the tensor parameters, in order; an element may be
+    vjp       (F, g, out, *bound) -> gradient(s) of the tensor parameters, in order; an element may
+              be
               None or a zero-argument callable (computed only where needed). Broadcasting and dtype
               promotion of the inputs are undone by the caller.
-    exact     True: the gradient only moves or selects values, so half precision is not widened for it
-    described parameters of which `vjp` reads only shapes and dtypes though its body does not show it
+    exact     True: the gradient only moves or selects values, so half precision is not widened for
+              it
+    described parameters of which `vjp` reads only shapes and dtypes though its body does not show
+    it
               (lists of tensors)
     inverse   VIEW: (F, base, value, *bound[1:]) -> base with the viewed elements replaced by value
-    c, triton scalar spellings with `{x}`-like slots, named as the parameters, `{f}` the C float suffix
+    c, triton scalar spellings with `{x}`-like slots, named as the parameters, `{f}` the C float
+    suffix
     monoid    REDUCE and SCAN: name of the loop IR's monoid
-    lower     (L, idx, *bound) -> the scalar expression of the output element at `idx` (index ops, views)
+    lower     (L, idx, *bound) -> the scalar expression of the output element at `idx` (index ops,
+              views)
     scatter   (L, *bound) -> L.scatter(base, extents, index, value, mode)
     dtypes    words for the generated samples: "float int bool half"; "" = all that the rule takes
     amp       autocast policy: "lower" | "float32" | "promote" | None
-    where     space-separated places where the API exists: function method inplace property nn special
+    where     space-separated places where the API exists: function method inplace property nn
+              special
               linalg fft (inplace means the derived `name_`)
     api       the public name; overloads are ops that share it (tried in order of registration)
     aliases   more public names
@@ -327,7 +339,8 @@ def op(signature: str) -> Callable[[type], Op]:
         fields = {k: v.__func__ if isinstance(v, staticmethod) else v for k, v in fields.items()}
         made = Op(lazy, fields, body.__module__)
         if made.name in OPS:
-            raise TypeError(f"op {made.name} is declared twice: {OPS[made.name].module}, {made.module}")
+            raise TypeError(f"op {made.name} is declared twice: {OPS[made.name].module}, "
+                            f"{made.module}")
         OPS[made.name] = made
         OVERLOADS.setdefault(made.api, []).append(made)
         return made
@@ -342,9 +355,11 @@ def get(name: str) -> Op:
 
 
 class Functions:
-    """`F`: the registry bound to an interpreter. `F.exp(x)` binds the arguments and runs `interpret(op, bound)`.
+    """`F`: the registry bound to an interpreter. `F.exp(x)` binds the arguments and runs
+    `interpret(op, bound)`.
 
-    One instance serves eager tensors (and captured ones, which are tensors), another a graph builder; the
+    One instance serves eager tensors (and captured ones, which are tensors), another a graph
+    builder; the
     bodies of `decomp`, `vjp` and `inverse` run over either.
     """
 

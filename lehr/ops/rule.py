@@ -1,8 +1,11 @@
 """Type rules: from bound arguments to result types.
 
-A rule is called with an op's bound arguments; a tensor argument is anything with `shape` (tuple of int or
-Sym), `dtype` and `device`: an eager or captured Tensor, a graph Value, a TensorType. A number is a Python
-number or a symbolic number (anything with `scalar_category`). It returns a `Spec`, or a tuple of them.
+A rule is called with an op's bound arguments; a tensor argument is anything with `shape` (tuple of
+int or
+Sym), `dtype` and `device`: an eager or captured Tensor, a graph Value, a TensorType. A number is a
+Python
+number or a symbolic number (anything with `scalar_category`). It returns a `Spec`, or a tuple of
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ Shape = tuple[Any, ...]
 
 
 class Spec(NamedTuple):
-    """A result's type. `compute`: the dtype tensor and Scalar arguments are cast to first (None: as they are).
+    """A result's type. `compute`: the dtype tensor and Scalar arguments are cast to first (None: as
+    they are).
 
     A size that depends on data is None (only in ops with a break code; eager makes what it makes).
     """
@@ -34,7 +38,8 @@ class Spec(NamedTuple):
 
 
 class Number(NamedTuple):
-    """The type of a result that is a number known only at run time; `category` as in `base.dtype`."""
+    """The type of a result that is a number known only at run time; `category` as in `base.dtype`.
+    """
 
     category: int
 
@@ -61,7 +66,8 @@ def dim_of(dim: int, ndim: int) -> int:
     if not isinstance(dim, int):
         raise TypeError(f"dim must be an int, got {type(dim).__name__}")
     if not -bound <= dim < bound:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], "
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, "
+                         f"{bound - 1}], "
                          f"but got {dim})")
     return dim + bound if dim < 0 else dim
 
@@ -94,7 +100,8 @@ def broadcast(*shapes: Shape) -> Shape:
             elif not same(have, s):
                 if not isinstance(s, int) and same(s, 1):
                     continue
-                raise RuntimeError(f"The size of tensor a ({have}) must match the size of tensor b ({s}) "
+                raise RuntimeError(f"The size of tensor a ({have}) must match the size of tensor "
+                                   f"b ({s}) "
                                    f"at non-singleton dimension {i}")
     return tuple(out)
 
@@ -111,7 +118,8 @@ def device_of(args: Iterable[Any]) -> Device:
         elif found is None or found is a.device:
             found = a.device
         else:
-            raise RuntimeError("Expected all tensors to be on the same device, but found at least two "
+            raise RuntimeError("Expected all tensors to be on the same device, but found at least "
+                               "two "
                                f"devices, {found} and {a.device}!")
     return found or zero or CPU
 
@@ -230,7 +238,8 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
         if len(a) == 2 and len(b) == 2:
             raise RuntimeError("mat1 and mat2 shapes cannot be multiplied "
                                f"({a[0]}x{a[1]} and {b[0]}x{b[1]})")
-        raise RuntimeError(f"size mismatch in matmul: {list(a)} and {list(b)}: the last dimension of the "
+        raise RuntimeError(f"size mismatch in matmul: {list(a)} and {list(b)}: the last dimension "
+                           f"of the "
                            "first must equal the second-to-last of the second")
     head = broadcast(a[:-2], b[:-2]) if len(a) > 2 or len(b) > 2 else ()
     return head + (a[-2:-1] if len(a) > 1 else ()) + (b[-1:] if len(b) > 1 else ())

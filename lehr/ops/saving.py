@@ -1,6 +1,7 @@
 """What a backward rule must keep alive: read off the rule's own body.
 
-`vjp(F, g, out, x, y)` that loads `x` needs its value; one that only reads `x.shape`, `x.dtype`, `x.device` or
+`vjp(F, g, out, x, y)` that loads `x` needs its value; one that only reads `x.shape`, `x.dtype`,
+`x.device` or
 `x.ndim` needs its description; a name that is never loaded needs nothing.
 """
 
@@ -59,7 +60,8 @@ def _scan(code: types.CodeType, found: dict[str, str]) -> None:
 def reads_for(op: Any, live: tuple[bool, ...]) -> dict[str, str]:
     """`reads_of` for a call in which only some tensor arguments (in order) need a gradient.
 
-    What a rule reads only in a lazy element of its result (`return lambda: ..., lambda: ...`) is not
+    What a rule reads only in a lazy element of its result (`return lambda: ..., lambda: ...`) is
+    not
     needed where that argument needs no gradient.
     """
     cache = op.__dict__.setdefault("_reads", {})

@@ -285,7 +285,8 @@ def test_symbolic_sizes():
 PRODUCT = """program p(a: param D[2,M,K], b: param D[2,K,N] strides [S,1,K], c: param f32[N]) {
   y: arena D[2,M,N]
   z: output f32[2,M,N]
-  extern mm: matmul(in(0), in(1), None) of (view(a, {0}, [2,M,K], [A,K,1]), view(b, {0}, [2,K,N], [S,1,K])) -> view(y, {0}, [2,M,N], [B,N,1]) with (i0: 2, i1: M, i2: N) {
+  extern mm: matmul(in(0), in(1), None) of (view(a, {0}, [2,M,K], [A,K,1]), view(b, {0}, [2,K,N],
+  [S,1,K])) -> view(y, {0}, [2,M,N], [B,N,1]) with (i0: 2, i1: M, i2: N) {
     z[i0,i1,i2] = add.f32(mul.f32(cast.f32(y[i0,i1,i2]), f32(0.5)), c[i2])
   }
   return z

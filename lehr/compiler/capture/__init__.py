@@ -50,6 +50,7 @@ Rules that keep it right:
 
 Breaking and resuming: `CaptureBreak.count` tells when the outermost frame began the instruction
 that broke; `Machine(halt=count)` runs again and stops exactly before it.  The frames of that break
-hold what a resume function needs: `frame.offset` (original bytecode), `frame.slots` (None is unbound,
+hold what a resume function needs: `frame.offset` (original bytecode), `frame.slots` (None is
+unbound,
 cells are `CellValue`), `frame.stack` as deep as the native one, with `NULL`, `Handled` and `Lasti`.
 """

@@ -145,7 +145,8 @@ class CaptureBreak(Signal):
     frames  the machine's frames, outermost first; each stands at the instruction it was executing
     spots   what to show instead of them
     count   how many instructions had been executed when the outermost frame began its current one
-            (or where else to halt; 0: nowhere): `Machine(halt=count)` restarts and stops exactly before that instruction, with slots,
+            (or where else to halt; 0: nowhere): `Machine(halt=count)` restarts and stops exactly
+            before that instruction, with slots,
             stack and effects as the native interpreter would have them there
     """
 

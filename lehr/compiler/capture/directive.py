@@ -1,4 +1,6 @@
-"""What a program says about its own capture: parts that stay eager, breaks on purpose, breaks forbidden."""
+"""What a program says about its own capture: parts that stay eager, breaks on purpose, breaks
+forbidden.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ REASON = "__lehr_reason__"
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """A function that always runs eagerly: a compiled function that calls it has a graph break there.
+    """A function that always runs eagerly: a compiled function that calls it has a graph break
+    there.
 
     fn: a function, a method or a Module (whose `forward` is replaced); without it, a decorator.
     recursive: compiled functions that it calls run eagerly, too. reason: shown in reports.
@@ -46,7 +49,9 @@ def graph_break(msg: str = "") -> None:
 
 
 class error_on_graph_break(Mode):
-    """A context manager or decorator: inside, a graph break is an error, or is none again (`False`)."""
+    """A context manager or decorator: inside, a graph break is an error, or is none again
+    (`False`).
+    """
 
     def __init__(self, error: bool) -> None:
         self.error = error

@@ -1,4 +1,5 @@
-"""The C functions that generated code may name: `prelude/*.h`, from which a source takes what it uses.
+"""The C functions that generated code may name: `prelude/*.h`, from which a source takes what it
+uses.
 
 A header is a sequence of blocks with blank lines between them; a block defines the `lehr_*` and
 `LEHR_*` names at its beginnings of definitions. Functions on integers are macros that make one for
