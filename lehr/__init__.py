@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -154,18 +154,10 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.autocast": "autocast is_autocast_available",
         "lehr.amp.custom": "custom_fwd custom_bwd",
     },
-    "lehr.cuda.amp": {
-        "lehr.amp.custom":
-            "autocast=CudaAutocast custom_fwd=cuda_custom_fwd custom_bwd=cuda_custom_bwd",
-        "lehr.amp.scaler": "GradScaler=CudaGradScaler",
-    },
-    "lehr.cpu.amp": {
-        "lehr.amp.custom": "autocast=CpuAutocast",
-        "lehr.amp.scaler": "GradScaler=CpuGradScaler",
-    },
     "lehr.nn.functional": {
         "lehr.nn.inplace":
-            "relu relu6 elu selu celu leaky_relu silu mish hardtanh hardsigmoid hardswish threshold",
+            "relu relu6 elu selu celu leaky_relu silu mish hardtanh hardsigmoid hardswish "
+            "threshold",
         "lehr.nn.noise":
             "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu "
             "gumbel_softmax scaled_dot_product_attention",
@@ -211,10 +203,15 @@ MIRRORS: dict[str, str] = {
         "adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop")},
     "lehr.optim.adamw": "lehr.optim.adam",
     "lehr.optim.swa_utils": "lehr.optim.average",
+    "lehr.utils.data.dataloader": "lehr.utils.data.loader lehr.utils.data.worker",
+    "lehr.utils.data.distributed": "lehr.utils.data.sampler",
+    "lehr.utils.data._utils": "lehr.utils.data",
+    "lehr.utils.data._utils.collate": "lehr.utils.data.collate",
 }
 
 # Public module -> the word of `Op.where` whose functions it also holds, made from the op registry.
-GENERATED = {"lehr": "function", "lehr.special": "special", "lehr.linalg": "linalg", "lehr.fft": "fft",
+GENERATED = {"lehr": "function", "lehr.special": "special", "lehr.linalg": "linalg",
+             "lehr.fft": "fft",
              "lehr.nn.functional": "nn"}
 
 CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793,
@@ -229,7 +226,7 @@ def _names(space: str) -> dict[str, str]:
 
 
 class Package(ModuleType):
-    """A public module: a submodule (`lehr.tensor`) does not hide the function that shares its name."""
+    """A public module: a submodule (`lehr.tensor`) does not hide the function of its name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (isinstance(value, ModuleType) and name in _names(self.__name__)):
@@ -293,7 +290,9 @@ class Finder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, Finder, is_package=True) if name in TABLE or name in MIRRORS else None  # type: ignore[arg-type]
+        if name not in TABLE and name not in MIRRORS:
+            return None
+        return ModuleSpec(name, Finder, is_package=True)  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
@@ -307,3 +306,6 @@ class Finder:
 globals().update(CONSTANTS)
 _equip(sys.modules[__name__])
 sys.meta_path.append(Finder)  # type: ignore[arg-type]
+
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any: ...

@@ -18,7 +18,8 @@ def _cast(value: Any, device_type: str, dtype: Any) -> Any:
                 and value.dtype is not dt.float64)
         return value.to(dtype=dtype) if fits else value
     if isinstance(value, dict):
-        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()}
+        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype) for k,
+                v in value.items()}
     if type(value) in (list, tuple):
         return type(value)(_cast(v, device_type, dtype) for v in value)
     return value

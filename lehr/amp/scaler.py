@@ -75,7 +75,6 @@ class GradScaler:
             return outputs * self._scale.to(device=outputs.device)
         if isinstance(outputs, Iterable):
             made = [self.scale(x) for x in outputs]
-            # type: ignore[call-arg]
             return type(outputs)(made) if isinstance(outputs, (list, tuple)) else made
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
@@ -83,7 +82,6 @@ class GradScaler:
         """The factor now."""
         if not self._enabled:
             return 1.0
-        # type: ignore[no-any-return]
         return self._init_scale if self._scale is None else self._scale.item()
 
     # -- one step
@@ -180,7 +178,6 @@ class GradScaler:
         return state["found_inf_per_device"]  # type: ignore[no-any-return]
 
     def _found_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
-        # type: ignore[no-any-return]
         return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
 
     def update(self, new_scale: Any = None) -> None:
@@ -301,7 +298,8 @@ class CudaGradScaler(GradScaler):
     def __init__(self, init_scale: float = 65536.0, growth_factor: float = 2.0,
                  backoff_factor: float = 0.5, growth_interval: int = 2000,
                  enabled: bool = True) -> None:
-        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval,
+                         enabled)
 
 
 class CpuGradScaler(GradScaler):

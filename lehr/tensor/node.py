@@ -37,11 +37,11 @@ class Described(NamedTuple):
         return len(self.shape)
 
 
-FREED = ("Trying to backward through the graph a second time (or directly access saved tensors after "
-         "they have already been freed). Saved intermediate values of the graph are freed when you "
-         "call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward "
-         "through the graph a second time or if you need to access saved tensors after calling "
-         "backward.")
+FREED = ("Trying to backward through the graph a second time (or directly access saved tensors "
+         "after they have already been freed). Saved intermediate values of the graph are freed "
+         "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+         "backward through the graph a second time or if you need to access saved tensors after "
+         "calling backward.")
 
 
 class Saved:
@@ -51,15 +51,16 @@ class Saved:
     read.
     """
 
-    __slots__ = ("index", "is_output", "packed", "tensor", "unpack", "version")
+    __slots__ = ("edge", "index", "is_output", "packed", "tensor", "unpack", "version")
 
     def __init__(self, tensor: Tensor, is_output: bool) -> None:
+        self.edge: Edge = None      # what a tensor that hooks made stands for in the graph
         storage = tensor._storage
         if storage.inference:
             raise RuntimeError(
                 "Inference tensors cannot be saved for backward. Please do not use Tensors created "
-                "in inference mode in computation tracked by autograd. To work around this, you can "
-                "make a clone to get a normal tensor and use it in autograd, or use "
+                "in inference mode in computation tracked by autograd. To work around this, you "
+                "can make a clone to get a normal tensor and use it in autograd, or use "
                 "`torch.no_grad()` instead of `torch.inference_mode()`.")
         self.version, self.is_output = storage.version, is_output
         self.index = tensor._meta.index if is_output and tensor._meta is not None else 0
@@ -81,14 +82,20 @@ class Saved:
             self.packed = pack(tensor.detach() if self.is_output else tensor)  # type: ignore[union-attr]
         finally:
             STATE.grad = before
+        if not self.is_output and tensor is not None and tensor.requires_grad:
+            self.edge = edge_of(tensor)
         self.unpack, self.tensor = unpack, None
 
     def read(self, node: Node) -> Tensor:
         if self.unpack is not None:
             t = self.unpack(self.packed)
             if not isinstance(t, Tensor):
-                raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got "
-                                f"result of type {type(t).__name__}")
+                raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but "
+                                f"got result of type {type(t).__name__}")
+            edge = (node, self.index) if self.is_output else self.edge
+            if edge is not None and not t.requires_grad:
+                t = alias(t)
+                t._autograd().grad_fn, t._autograd().index = edge
             return t
         t = self.tensor  # type: ignore[assignment]
         assert t is not None
@@ -133,7 +140,8 @@ class Node:
     """
 
     __slots__ = ("__weakref__", "args", "count", "edges", "extra", "inputs", "metadata_", "number",
-                 "op", "out", "post_hooks", "pre_hooks", "retain", "spread", "tensor_hooks", "trace")
+                 "op", "out", "post_hooks", "pre_hooks", "retain", "spread", "tensor_hooks",
+                 "trace")
 
     def __init__(self, op: Any, edges: list[Edge], count: int) -> None:
         self.op, self.edges, self.count = op, edges, count
@@ -266,7 +274,7 @@ def fit(g: Any, want: Described) -> Tensor | None:
 
 
 def sum_to(g: Any, shape: tuple[Any, ...]) -> Any:
-    """`g` summed over the dimensions that broadcasting added or widened to reach it from `shape`."""
+    """`g` summed over the dimensions that broadcasting added to or widened in `shape`."""
     gap = len(g.shape) - len(shape)
     if gap < 0 or any(s != 1 and s != g.shape[gap + i] for i, s in enumerate(shape)):
         if g.numel() == 1 or gap < 0:

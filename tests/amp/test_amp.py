@@ -41,7 +41,8 @@ def _decorated(m):
     @cast(m)
     def f(x):
         return x @ x
-    return [str(f(m.ones(2, 2)).dtype), m.is_autocast_enabled("cpu"), str(m.get_autocast_dtype("cpu"))]
+    return [str(f(m.ones(2, 2)).dtype), m.is_autocast_enabled("cpu"),
+            str(m.get_autocast_dtype("cpu"))]
 
 
 def _function(m):
@@ -126,7 +127,8 @@ ERRORS = {
         setattr(p, "grad", m.ones(1, dtype=m.float16)), s.scale(m.ones(1)),
         s.step(m.optim.SGD([p], lr=0.1))))(m.nn.Parameter(m.ones(1, dtype=m.float16)),
                                            m.amp.GradScaler("cpu"))),
-    "closure": ("RuntimeError", lambda m: (lambda p, o, s: s.step(o, closure=lambda: 1))(*_ready(m))),
+    "closure": ("RuntimeError",
+                lambda m: (lambda p, o, s: s.step(o, closure=lambda: 1))(*_ready(m))),
 }
 
 
