@@ -7,11 +7,12 @@ import pytest
 from tests.emit.harness import host_call, memory_of
 
 from lehr.base import dtype as dt
+from lehr.base import sym
 from lehr.compiler.emit import c
 from lehr.compiler.loop import expr, interp
-from lehr.compiler.loop.ir import Axis, Buffer, Expr, Kernel, Program, Store, axis
+from lehr.compiler.loop.ir import Bind, Buffer, Expr, Kernel, Program, Store, axis
 from lehr.compiler.loop.plan import plan
-from lehr.compiler.loop.text import print_program
+from lehr.compiler.loop.text import print_program, walk
 from lehr.compiler.loop.verify import LoopError, verify
 from lehr.compiler.run import executable, library, memory, pool
 
@@ -27,6 +28,7 @@ class Maker:
         self.rng = random.Random(seed)
         self.params, self.buffers, self.results, self.steps = [], [], [], []
         self.count = 0
+        self.ranges = {}  # index param -> below what
 
     def name(self, stem):
         self.count += 1
@@ -47,6 +49,8 @@ class Maker:
             idx = [self.fitting(n, scope) for n in b.shape]
             if None not in idx:
                 return expr.load(b, idx)
+        if scope and rng.random() < 0.12:
+            return self.gather(scope)
         axes = rng.sample(scope, min(len(scope), rng.randint(0, 3)))
         shape = tuple(a.extent for a in axes)
         idx = tuple(a.extent - 1 - a.var if rng.random() < 0.1 else a.var for a in axes)
@@ -57,7 +61,30 @@ class Maker:
         kind = rng.choice((dt.float32, dt.float32, dt.float32, dt.bfloat16, dt.int32))
         b = Buffer(self.name("x"), kind, shape, self.strides(shape), "param")
         self.params.append(b)
-        return expr.cast(expr.load(b, idx), dt.float32)
+        if axes and rng.random() < 0.15:  # a margin that is not read
+            test = expr.alu("ge", expr.index(axes[0].var), expr.index(rng.randint(0, 3)))
+            made = expr.load(b, idx, test, expr.const(7, b.dtype) if rng.random() < 0.5 else None)
+        else:
+            made = expr.load(b, idx)
+        return expr.cast(made, dt.float32)
+
+    def gather(self, scope):
+        """A row of a table, picked by data that may depend on one axis."""
+        a = self.rng.choice(scope)
+        n = self.rng.choice(EXTENTS)
+        index = Buffer(self.name("at"), dt.int64, (a.extent,), (1,), "param")
+        rest = [x for x in scope if x is not a][:1]
+        table = Buffer(self.name("table"), dt.float32, (n, *(x.extent for x in rest)), (), "param")
+        table.strides = self.strides(table.shape)
+        self.params += [index, table]
+        self.ranges[index] = n
+        var = sym.Var(self.name("g"), 0, n - 1)
+        value = expr.load(index, (a.var,))
+        mask = None
+        if self.rng.random() < 0.3:
+            mask = expr.alu("ge", value, expr.const(0, dt.int64))
+        self.binds.append(Bind(var, value, n, True, mask))
+        return expr.load(table, (var, *(x.var for x in rest)), mask)
 
     def strides(self, shape):
         """Row-major, or another order of dimensions."""
@@ -120,7 +147,7 @@ class Maker:
     def kernel(self):
         rng = self.rng
         self.outer = [self.axis() for _ in range(rng.randint(0, 3))]
-        self.known = []
+        self.known, self.binds = [], []
         inner = [self.axis() for _ in range(rng.choice((0, 0, 1, 1, 2)))]
         stores, own = [], []
         for _ in range(rng.randint(1, 3)):
@@ -133,6 +160,14 @@ class Maker:
             elif rng.random() < 0.4:
                 rng.shuffle(dims)
             value = self.value(scope, rng.randint(1, 4))
+            if rng.random() < 0.15 and not (role == "local"):  # in place
+                b = Buffer(self.name("ref"), dt.float32, tuple(a.extent for a in dims), (), "ref")
+                b.strides = self.strides(b.shape)
+                idx = tuple(a.var for a in dims)
+                self.params.append(b)
+                value = expr.alu("add", expr.load(b, idx), value)
+                stores.append(Store(b, idx, value, tuple(axes)))
+                continue
             if axes and rng.random() < 0.1 and role != "local":
                 last = axes[-1]._replace(role="scan")
                 axes = [*axes[:-1], last]
@@ -145,37 +180,38 @@ class Maker:
             self.buffers.append(b)
             self.written.append(b)
         self.written = [b for b in self.written if b.role != "local"]
-        return Kernel(self.name("kernel"), tuple(self.outer), tuple(stores))
+        used = {v for s in stores for e in walk((s.value,)) for v in e.free}
+        binds = tuple(b for b in self.binds if b.var in used)
+        return Kernel(self.name("kernel"), tuple(self.outer), tuple(stores), binds)
 
     def program(self, name):
         self.written = []
         for _ in range(self.rng.randint(1, 3)):
             self.steps.append(self.kernel())
         results = tuple(b for b in self.buffers if b.role == "output")
-        used = {id(b): b for b in self.params}
-        return Program(name, tuple(used.values()), tuple(self.buffers), tuple(self.steps), results)
+        return Program(name, tuple(self.params), tuple(self.buffers), tuple(self.steps), results)
 
 
 def programs(seed, count):
+    """(program, index params and below what they are) pairs that the verifier lets pass."""
     made, tries = [], 0
     while len(made) < count:
         tries += 1
-        program = Maker(seed * 100000 + tries).program(f"p{len(made)}")
+        maker = Maker(seed * 100000 + tries)
+        program = maker.program(f"p{len(made)}")
         points = max((work(k) for k in program.steps), default=0)
         try:
             verify(program)
         except LoopError:
             continue
         if program.results and points < 3e6:
-            made.append(program)
+            made.append((program, maker.ranges))
     assert tries < 30 * count
     return made
 
 
 def work(k):
     """Points of the interpreter's grid."""
-    from lehr.compiler.loop.text import walk
-
     n = 1
     for a in k.axes:
         n *= a.extent
@@ -192,33 +228,47 @@ def work(k):
     return n * worst
 
 
-def arguments(program, seed):
+def arguments(program, ranges, seed):
     rng = np.random.default_rng(seed)
-    return [rng.integers(-4, 5, b.shape).astype(b.dtype.np) if b.dtype is dt.int32
-            else rng.standard_normal(b.shape).astype(b.dtype.np) for b in program.params]
+
+    def one(b):
+        if b in ranges:
+            return rng.integers(-ranges[b], ranges[b], b.shape)
+        if b.dtype is dt.int32:
+            return rng.integers(-4, 5, b.shape).astype(np.int32)
+        return rng.standard_normal(b.shape).astype(b.dtype.np)
+
+    return list(map(one, program.params))
+
+
+def compare(p, code, loaded, args):
+    """Elements that differ, of results and of what was written in place."""
+    run = executable.Executable(code.record, loaded, host_call)
+    held = [memory_of(b, a, {}) for b, a in zip(p.params, args, strict=True)]
+    buffers = run([raw.ctypes.data for raw, _ in held])
+    have = [a.copy() for a in run.arrays(buffers)] + [view for _, view in held]
+    for b in buffers:
+        memory.host.release(b)
+    theirs = [a.copy() for a in args]
+    want = [*interp.run(p, theirs), *theirs]
+    for h, w in zip(have, want, strict=True):
+        # sign and floor turn the last bit of a sum into 1.
+        off = ~np.isclose(h.astype(np.float64), w.astype(np.float64), 1e-3, 1e-3, equal_nan=True)
+        if off.any():
+            yield off
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_programs(seed):
     made = programs(seed, 12)
     codes = []
-    for p in made:
+    for p, _ in made:
         planned = plan(p)
         codes.append(c.emit(p, c.Layout(planned.offsets, planned.nbytes), pool.header()))
     loaded = library.build([s for code in codes for s in code.sources], "generated",
                            extra=c.FLAGS)
-    for p, code in zip(made, codes, strict=True):
-        run = executable.Executable(code.record, loaded, host_call)
-        args = arguments(p, seed)
-        held = [memory_of(b, a, {}) for b, a in zip(p.params, args, strict=True)]
-        buffers = run([raw.ctypes.data for raw, _ in held])
-        have = [a.copy() for a in run.arrays(buffers)]
-        for b in buffers:
-            memory.host.release(b)
-        for h, w in zip(have, interp.run(p, args), strict=True):
-            # sign and floor turn the last bit of a sum into 1.
-            off = ~np.isclose(h.astype(np.float64), w.astype(np.float64), 1e-3, 1e-3,
-                              equal_nan=True)
+    for (p, ranges), code in zip(made, codes, strict=True):
+        for off in compare(p, code, loaded, arguments(p, ranges, seed)):
             assert off.mean() < 0.02 or off.sum() <= 1, print_program(p) + "\n" + "\n".join(
                 code.sources)
 
@@ -226,9 +276,9 @@ def test_programs(seed):
 def test_extents_are_varied():
     """The generator reaches rows, columns, scans, locals and several kernels."""
     seen = set()
-    for p in programs(9, 60):
+    for p, _ in programs(9, 60):
         for k in p.steps:
+            seen.update(["bind"] * bool(k.binds))
             seen |= {s.buffer.role for s in k.stores} | {a.role for s in k.stores for a in s.axes}
             seen.add(len(k.axes))
-    assert {"local", "arena", "output", "scan", 0, 1, 2, 3} <= seen
-    assert isinstance(Axis, type)
+    assert {"local", "arena", "output", "ref", "scan", "bind", 0, 1, 2, 3} <= seen

@@ -444,14 +444,14 @@ def test_many_sources():
 
 def test_text_is_readable():
     """The user's line stands above the kernel; names are the buffers' own."""
-    compiled = Compiled(text("x: param f32[9], for: param f32[9]", ["t0: output f32[9]"], """
+    compiled = Compiled(text("x: param f32[9], for: param f32[9]", ["u0: output f32[9]"], """
   kernel half(i0: 9) {
     # model.py:12 | y = x + for
-    t0[i0] = add.f32(x[i0], for[i0])
-  }""", "t0"))
+    u0[i0] = add.f32(x[i0], for[i0])
+  }""", "u0"))
     assert "/* model.py:12: y = x + for */\nstatic void k_half(" in compiled.text
     body = compiled.function("k_half")
     assert "const float *restrict x = p[0];" in body and "for_b" in body
-    assert "t0_b[" in body
+    assert "u0_b[" in body
     have = compiled(f32(9), f32(9))
     assert have[0].shape == (9,)

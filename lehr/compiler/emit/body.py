@@ -79,7 +79,7 @@ class Body:
     def out(self) -> Lines:
         return self.frame.out
 
-    def fresh(self, stem: str = "t") -> str:
+    def fresh(self, stem: str = "u") -> str:
         n = self.serials[stem] = self.serials.get(stem, -1) + 1
         return f"{stem}{n}"
 
@@ -340,7 +340,7 @@ def _plain(b: Body, loop: Loop, inside: Callable[[], None]) -> None:
 def _strip(b: Body, loop: Loop, inside: Callable[[], None]) -> None:
     name = b.axis(loop.var, "i")
     with b.out.block("for (int64_t c = 0; c < width; c++)"):
-        b.out.add(f"const int64_t {name} = {loop.low} + c;")
+        b.out.add(f"const int64_t {name} = {'c' if loop.low == '0' else f'{loop.low} + c'};")
         inside()
 
 

@@ -288,7 +288,7 @@ def _shared(buffers: Sequence[Buffer], offsets: Mapping[Buffer, Any]) -> dict[Bu
     return {b: first.setdefault(offsets[b], b) for b in buffers}
 
 
-_WORDS = (r"(?:[tkivnclhp]|acc|at|words|room|total|row|column|partial|part|block|low|low_end|tile|"
+_WORDS = (r"(?:[ukivnclhp]|acc|at|words|room|total|row|column|partial|part|block|low|low_end|tile|"
           r"tile_end|width|from|to|begin|end|more|rt|ptr|size|fault|place|args|share|parts|chunk|"
           r"worker|ctx|arena|jobs|size_\w*|lehr_\w*)")
 _KEYWORDS = frozenset(

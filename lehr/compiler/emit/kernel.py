@@ -24,7 +24,7 @@ from lehr.compiler.loop.ir import Axis, Buffer, Expr
 
 STACK = 1 << 16  # bytes of one array on the stack
 PARTS = 64  # tasks at most that a group is cut into
-SHARE = 4096  # points of a row that make a task
+SHARE, ROWS = 4096, 256  # points of one row, or rows of a strip, that make a task at least
 
 
 class Function(NamedTuple):
@@ -53,6 +53,7 @@ class Kernel(Body):
         self.runs: list[fold.Running] = []
         self.way = fold.strip(order.width) if order.strip is not None else fold.SINGLE
         self.heap: list[tuple[str, str, str]] = []
+        self.low = "0"  # where the block of the strip begins
 
     def write(self) -> Function:
         body = self.frame
@@ -134,14 +135,7 @@ class Kernel(Body):
                 serial.append((self.order.tile, *self._block("block_", self.order.tile.extent,
                                                              orders.TILE, "tile")))
             if self.order.strip is not None:
-                if self.order.inside:
-                    count = sym.ceildiv(self.order.strip.extent, self.order.width)
-                    head = f"for (int64_t block = 0; block < {self.index(count)}; block++)"
-                    stack.enter_context(self.out.block(head))
-                    self.declare("block", "const int64_t {}")
-                low, high = self._block("block", self.order.strip.extent, self.order.width, "low")
-                self.out.add(f"const int64_t width = {high} - {low};")
-                self.declare("width", "const int64_t {}")
+                self._strip(stack)
             for a, low, high in serial:
                 name = self.axis(a.var, "i")
                 stack.enter_context(self.out.block(
@@ -151,13 +145,28 @@ class Kernel(Body):
             for g in self.order.groups:
                 self._group(g)
 
+    def _strip(self, stack: contextlib.ExitStack) -> None:
+        """Where the strip's block begins, and its width."""
+        strip = self.order.strip
+        assert strip is not None
+        if orders.whole(self.order):
+            self.low, width = "0", str(strip.extent)
+        else:
+            if self.order.inside:
+                count = sym.ceildiv(strip.extent, self.order.width)
+                head = f"for (int64_t block = 0; block < {self.index(count)}; block++)"
+                stack.enter_context(self.out.block(head))
+                self.declare("block", "const int64_t {}")
+            self.low, high = self._block("block", strip.extent, self.order.width, "low")
+            width = f"{high} - {self.low}"
+        self.out.add(f"const int64_t width = {width};")
+        self.declare("width", "const int64_t {}")
+
     def _block(self, block: str, extent: Any, size: int, stem: str) -> tuple[str, str]:
         """Declares where a block begins and ends."""
         low, high = stem, f"{stem}_end"
         end = self.index(extent)
-        if isinstance(extent, int) and extent <= size:
-            self.out.add(f"const int64_t {low} = 0, {high} = {end};")
-        elif isinstance(extent, int) and extent % size == 0:
+        if isinstance(extent, int) and extent % size == 0:
             self.out.add(f"const int64_t {low} = {block} * {size}, {high} = {low} + {size};")
         else:
             self.out.add(f"const int64_t {low} = {block} * {size};",
@@ -194,7 +203,7 @@ class Kernel(Body):
         """The loops of a group."""
         loops = self._loops(g.axes, lanes)
         if self.order.strip is not None:
-            loops.append(Loop(self.order.strip.var, "low", "high", "strip", self.order.width))
+            loops.append(Loop(self.order.strip.var, self.low, "", "strip", self.order.width))
         return loops
 
     def _lanes(self, g: Group) -> bool:
@@ -263,7 +272,7 @@ class Kernel(Body):
         self.frames.append(frame)
         self.frame = frame
         if self.order.strip is not None:
-            self.use("", "low", "width")
+            self.use("", self.low, "width")
         lanes = self.order.strip is None and self._lanes(g)
         loops = self._order(g, lanes)
         loops[0] = loops[0]._replace(low="from", high="to", points=None)
@@ -302,7 +311,8 @@ class Kernel(Body):
         columns = bool(way.size) and way is not fold.LANE
         share = f"({count} + {PARTS - 1}) / {PARTS}"
         if len(axes) == 1:
-            share = f"({share} + {SHARE - 1}) / {SHARE} * {SHARE}"
+            least = ROWS if columns else SHARE
+            share = f"({share} + {least - 1}) / {least} * {least}"
         self.tasks.append(lambda: self._task(task, frame, count))
         for f in folding.folds:
             for name, first in zip(f.state, f.kinds, strict=True):

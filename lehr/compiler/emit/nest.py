@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from lehr.base import sym
 from lehr.base.index import linearize
+from lehr.compiler.loop.expr import weight
 from lehr.compiler.loop.ir import Axis, Bind, Buffer, Expr, Store
 from lehr.compiler.loop.text import row_major
 
 
 class Root(NamedTuple):
     """A store: `buffer[index] (mode)= value` over the inner axes `axes`. It turns state `version`
-    of the buffer's memory into the next one."""
+    of the buffer's memory into the next one. `store` numbers the kernel's stores."""
 
     buffer: Buffer
     index: Any
@@ -28,6 +29,7 @@ class Root(NamedTuple):
     mode: str
     mask: Expr | None
     version: int
+    store: int
 
     @property
     def values(self) -> tuple[Expr, ...]:
@@ -63,6 +65,8 @@ class Nest:
         self.outer, self.roots = tuple(outer), tuple(roots)
         self.bounds, self.states, self.unsafe = bounds, states, unsafe
         self._deps: dict[Any, frozenset[Any]] = {}
+        self._all: list[Any] | None = None
+        self.inner: dict[Any, Axis] | None = None
 
     def replace(self, **fields: Any) -> Nest:
         names = ("name", "outer", "roots", "bounds", "states", "unsafe", "alias")
@@ -119,15 +123,18 @@ class Nest:
         """What a store needs: its value and mask, and the checked indices of its place."""
         return [*root.values, *self.loose(root.index)]
 
-    def everything(self) -> Iterator[Any]:
-        return self.walk([e for r in self.roots for e in self.uses(r)])
+    def everything(self) -> list[Any]:
+        """All that the stores need, children first."""
+        if self._all is None:
+            self._all = list(self.walk([e for r in self.roots for e in self.uses(r)]))
+        return self._all
 
-    def places(self) -> Iterator[Any]:
-        """Every index expression."""
-        for e in self.everything():
-            yield from indices(e) if isinstance(e, Expr) else (self.bounds[e].bound,)
-        for r in self.roots:
-            yield r.index
+    def places(self) -> set[Any]:
+        """Every index expression that is not a number."""
+        found = {i for e in self.everything()
+                 for i in (indices(e) if isinstance(e, Expr) else (self.bounds[e].bound,))}
+        found |= {r.index for r in self.roots}
+        return {i for i in found if not isinstance(i, int)}
 
     def stride(self, place: Any, var: Any) -> Any:
         """How far an index moves where an axis moves by one; None where that is no fixed number."""
@@ -296,7 +303,7 @@ class _Memory:
                           mask=None if s.mask is None else copy(s.mask))
         before = self.stores.setdefault(self.alias.get(s.buffer, s.buffer), [])
         made = Root(s.buffer, flat(s.buffer, done.idx), done.value, s.axes, s.mode, done.mask,
-                    len(before))
+                    len(before), sum(map(len, self.stores.values())))
         before.append(done)
         return made
 
@@ -330,7 +337,7 @@ def prepare(name: str, axes: Sequence[Axis], stores: Sequence[Store], binds: Seq
     states = {stand: key for key, stand in memory.stand.items()}
     nest = Nest(name, axes, roots, memory.bounds, states, _unsafe(axes, stores), alias or {})
     nest = _rows(_promoted(_running(_read(nest))))
-    for step in (_split, _units, _joined):
+    for step in (_split, _units, _joined, _unrolled):
         nest = step(nest, nest.outer[:rows])
     return _rows(nest)
 
@@ -370,6 +377,12 @@ def _copied(nest: Nest, copy: Copy, **fields: Any) -> Nest:
 
 def inner_axes(nest: Nest) -> dict[Any, Axis]:
     """The axes of stores, reductions and scans by variable."""
+    if nest.inner is None:
+        nest.inner = _inner_axes(nest)
+    return nest.inner
+
+
+def _inner_axes(nest: Nest) -> dict[Any, Axis]:
     found = {a.var: a for r in nest.roots for a in r.axes}
     for e in nest.everything():
         if isinstance(e, Expr) and e.kind in ("Reduce", "Scan"):
@@ -469,7 +482,7 @@ def _split(nest: Nest, fixed: Sequence[Axis]) -> Nest:
             return nest
         taken = {a.var.name for a in by.values()}
         index, axes = {}, {}
-        for v, d in cuts.items():
+        for v, d in sorted(cuts.items(), key=lambda item: item[0].name):
             pair = []
             for tail, extent in (("a", by[v].extent // d), ("b", d)):
                 name = v.name + tail
@@ -563,3 +576,38 @@ def _join(nest: Nest, a: Axis, b: Axis) -> Nest:
     outer = tuple(joined if x is b else x for x in nest.outer if x is not a)
     unsafe = nest.unsafe | {var} if a.var in nest.unsafe else nest.unsafe
     return _copied(nest, copy, outer=outer, unsafe=unsafe)
+
+
+SMALL = 4  # points of an axis that may be written out
+HEAVY = 12  # the weight of a value that is worth sharing
+
+
+def _unrolled(nest: Nest, fixed: Sequence[Axis]) -> Nest:
+    """Writes out a short outer axis where its points share an expensive value (two normal numbers
+    of one pair of random words)."""
+    if inner_axes(nest) or nest.states or len({r.buffer for r in nest.roots}) < len(nest.roots):
+        return nest
+    stored = {nest.memory(r.buffer) for r in nest.roots}
+    for e in nest.everything():
+        if isinstance(e, Expr) and e.kind == "Load" and nest.memory(e.fields[0]) in stored:
+            return nest
+    for a in nest.outer:
+        if a in fixed or a.var in nest.unsafe or not isinstance(a.extent, int):
+            continue
+        if a.extent > SMALL or len(nest.outer) < 2 or not _shares(nest, a.var):
+            continue
+        roots = [Copy(nest.bounds, {a.var: k}).root(r)
+                 for r in nest.roots for k in range(a.extent)]
+        return nest.replace(outer=tuple(x for x in nest.outer if x is not a), roots=tuple(roots))
+    return nest
+
+
+def _shares(nest: Nest, var: Any) -> bool:
+    """Whether a heavy value does not depend on the axis, but what uses it does."""
+    for e in nest.everything():
+        if isinstance(e, Expr) and var in nest.deps(e):
+            for c in nest.kids(e):
+                if isinstance(c, Expr) and nest.deps(c) and var not in nest.deps(c) and sum(
+                        weight(x) for x in nest.walk([c]) if isinstance(x, Expr)) >= HEAVY:
+                    return True
+    return False

@@ -23,7 +23,8 @@ WIDTH = 512  # elements of a strip whose rows have values
 LONG = 4096  # elements of a strip that is all there is
 TILE = 32  # points of each axis of a tile
 BUSY = 1 << 20  # the weight of work from which few units are not enough
-FEW = 8  # units
+FEW = 4  # units
+BLOCKS = 8  # blocks that a strip is cut into where it is long enough
 
 
 class Group(NamedTuple):
@@ -133,7 +134,8 @@ class _Clock:
             together = item == n or (place is r.index and over == axes)
             time = max(time, self.time[item] + (not together))
         for before, when in self.writes.get(b, ()):
-            together = before.index is r.index and before.axes == r.axes
+            together = before.store == r.store or (
+                before.index is r.index and before.axes == r.axes)
             time = max(time, when + (not together))
         self.time[n] = time
         self.writes.setdefault(b, []).append((r, time))
@@ -228,7 +230,7 @@ def _width(nest: Nest, groups: Sequence[Group], strip: Axis | None) -> int:
     if any(g.axes for g in groups) or row_folds(nest):
         if not isinstance(n, int):
             return WIDTH // 2
-        return min(max(-(-n // FEW // 64) * 64, 64), WIDTH)
+        return min(max(-(-n // BLOCKS // 64) * 64, 64), WIDTH)
     random = any(isinstance(e, Expr) and e.kind == "Random" for e in nest.everything())
     most = 1024 if random else LONG
     return n if isinstance(n, int) and n <= 2 * most else most
@@ -309,9 +311,15 @@ def units(made: Order) -> tuple[tuple[Axis, int], ...]:
     found = [(a, 1) for a in made.units]
     if made.tile is not None:
         found.append((made.tile, TILE))
-    if made.strip is not None and not made.inside:
+    if made.strip is not None and not made.inside and not whole(made):
         found.append((made.strip, made.width))
     return tuple(found)
+
+
+def whole(made: Order) -> bool:
+    """Whether the strip is one block."""
+    assert made.strip is not None
+    return isinstance(made.strip.extent, int) and made.strip.extent <= made.width
 
 
 def total(made: Order) -> Any:
