@@ -1,8 +1,8 @@
 """The public functions and methods, made from signatures at first use.
 
 `function("softplus")` is `lehr.softplus`, `method("softplus")` is `Tensor.softplus`,
-`method("softplus_")` its in-place form. A name with one op becomes a Python function with exactly the
-op's parameters, so Python binds the arguments; a name with several ops tries them in order of
+`method("softplus_")` its in-place form. A name with one op becomes a Python function with exactly
+the op's parameters, so Python binds the arguments; a name with several ops tries them in order of
 registration. What is written in Python over ops is listed in METHODS.
 """
 
@@ -31,14 +31,14 @@ METHODS = {
     "gradient": "backward=tensor_backward requires_grad_ detach_",
     "hook": "register_hook register_post_accumulate_grad_hook retain_grad",
     "override": "as_subclass",
-    "memory": "resize_ resize_as_ set_ as_strided as_strided_ share_memory_ is_shared pin_memory is_pinned "
-              "untyped_storage storage is_set_to storage_type",
-    "attribute": "is_cpu is_cuda is_meta is_mps is_xpu is_hpu is_mtia is_maia is_xla is_ipu is_vulkan "
-                 "is_sparse is_sparse_csr is_quantized is_mkldnn is_nested layout itemsize nbytes "
-                 "names output_nr _base name retains_grad grad_dtype volatile _is_view element_size "
-                 "get_device is_floating_point is_complex is_signed is_inference is_conj is_neg "
-                 "resolve_conj resolve_neg is_same_size is_nonzero is_coalesced dim_order has_names "
-                 "is_non_overlapping_and_dense",
+    "memory": "resize_ resize_as_ set_ as_strided as_strided_ share_memory_ is_shared pin_memory "
+              "is_pinned untyped_storage storage is_set_to storage_type",
+    "attribute": "is_cpu is_cuda is_meta is_mps is_xpu is_hpu is_mtia is_maia is_xla is_ipu "
+                 "is_vulkan is_sparse is_sparse_csr is_quantized is_mkldnn is_nested layout "
+                 "itemsize nbytes names output_nr _base name retains_grad grad_dtype volatile "
+                 "_is_view element_size get_device is_floating_point is_complex is_signed "
+                 "is_inference is_conj is_neg resolve_conj resolve_neg is_same_size is_nonzero "
+                 "is_coalesced dim_order has_names is_non_overlapping_and_dense",
     "random": "uniform_ normal_ log_normal_ exponential_ cauchy_ geometric_ random_ bernoulli_ "
               "bernoulli multinomial",
     "create": "new_tensor new",
@@ -53,7 +53,7 @@ _COUNT = [0]
 
 
 def paths() -> dict[str, list[Op]]:
-    """Public path (`exp`, `Tensor.exp`, `Tensor.exp_`, `nn.functional.gelu`) -> overloads, in order."""
+    """Public path (`exp`, `Tensor.exp_`, `nn.functional.gelu`) -> overloads, in order."""
     if len(registry.OPS) != _COUNT[0]:
         _INDEX.clear()
         for o in registry.OPS.values():
@@ -125,7 +125,7 @@ def method(name: str) -> Any:
     return _make(name, found, "inplace" if is_write else "method")
 
 
-# -- making functions ----------------------------------------------------------------------------------
+# -- making functions ------------------------------------------------------------------------------
 
 NUMPY = {"dim": "axis", "keepdim": "keepdims"}   # numpy's names, which PyTorch takes as well
 FACTORY = ("layout", "requires_grad", "pin_memory")  # further arguments of functions that create
@@ -199,10 +199,12 @@ def _lacking(axis: Any) -> Any:
 MISSING = override.MISSING
 
 
-def _compile(name: str, text: Text, body: list[str], space: dict[str, Any], params: list[Any]) -> Maker:
+def _compile(name: str, text: Text, body: list[str], space: dict[str, Any],
+             params: list[Any]) -> Maker:
     """Defines a public function: whoever takes it over (`__torch_function__`) comes first."""
     safe = name if name.isidentifier() else "op"
-    space |= {"__name__": __name__, "_listed": listed, "_d": tuple(p.default for p in params), "_no": MISSING,
+    space |= {"__name__": __name__, "_listed": listed, "_no": MISSING,
+              "_d": tuple(p.default for p in params),
               "_watch": override.WATCH, "_intercept": override.intercept, "_lacking": _lacking,
               "_late": override.late, "_state": STATE,
               "_kept": lambda given, words: _kept(params, given, words)}
@@ -291,15 +293,16 @@ def write_out(op: Op, bound: tuple[Any, ...], out: Any) -> Any:
     targets = tuple(out) if several else (out,)
     for target, value in zip(targets, made if several else (made,), strict=True):
         if not isinstance(target, Tensor):
-            raise TypeError(f"{op.api}(): argument 'out' must be Tensor, not {type(target).__name__}")
+            raise TypeError(f"{op.api}(): argument 'out' must be Tensor, not "
+                            f"{type(target).__name__}")
         if STATE.grad and (target.requires_grad or value.requires_grad):
             raise RuntimeError(f"{op.api}(): functions with out=... arguments don't support "
                                "automatic differentiation, but one of the arguments requires grad.")
         if target._shape != value._shape:
             target.resize_(value._shape)
         if not dispatch.can_cast(value.dtype, target.dtype):
-            raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type "
-                               f"{target.dtype}")
+            raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output "
+                               f"type {target.dtype}")
         dispatch.assign(target, value)
     return op.signature.named(*targets) if several and op.signature.named else out
 

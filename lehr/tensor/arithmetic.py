@@ -119,7 +119,8 @@ def _define(template: str, dunder: str, name: str) -> Callable[..., Any]:
 
 def _invert(self: Tensor) -> Tensor:
     if not self.dtype.is_integer:
-        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type "
+                        "tensors")
     return self.bitwise_not()
 
 
@@ -134,9 +135,10 @@ def install() -> None:
         setattr(Tensor, f"__{word}__", _define(_FORWARD, f"__{word}__", name))
     for word, name in UNARY.items():
         setattr(Tensor, f"__{word}__", _define(_UNARY, f"__{word}__", name))
-    setattr(Tensor, "__invert__", _invert)
-    setattr(Tensor, "__hash__", Protocol.__hash__)  # beside __eq__ it has to be said again
-    Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
+    for word, method in (("invert", _invert), ("hash", Protocol.__hash__)):
+        setattr(Tensor, f"__{word}__", method)  # beside __eq__, __hash__ has to be said again
+    for word in ("div", "rdiv"):
+        setattr(Tensor, f"__{word}__", getattr(Tensor, f"__{word.replace('div', 'truediv')}__"))
 
 
 install()

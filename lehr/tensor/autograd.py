@@ -48,8 +48,8 @@ def run_backward(roots: Sequence[Tensor], grads: Sequence[Tensor | None], keep: 
     try:
         walk = state.walk = Walk(keep, accumulate)
         seeds = [_seed(i, t, g) for i, (t, g) in enumerate(zip(roots, grads, strict=True))]
-        for edge, g in seeds:
-            walk.add(*edge, g)
+        for (node, index), g in seeds:
+            walk.add(node, index, g)
         wanted = None if inputs is None else [_wanted(t, accumulate) for t in inputs]
         del seeds
         walk.run(wanted)
@@ -59,11 +59,11 @@ def run_backward(roots: Sequence[Tensor], grads: Sequence[Tensor | None], keep: 
         return ()
     out = tuple([walk.found.get(e) for e in wanted])
     if not allow_unused:
-        for i, g in enumerate(out):
-            if g is None:
-                raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been "
-                                   "used in the graph. Set allow_unused=True if this is the desired "
-                                   "behavior.")
+        for i, found in enumerate(out):
+            if found is None:
+                raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have "
+                                   "been used in the graph. Set allow_unused=True if this is the "
+                                   "desired behavior.")
     return out
 
 
@@ -256,8 +256,8 @@ def _seed(i: int, t: Any, g: Any) -> tuple[Any, Tensor]:
         if t.numel() != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not t.dtype.is_floating_point:
-            raise RuntimeError("grad can be implicitly created only for real scalar outputs but got "
-                               f"{t.dtype}")
+            raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
+                               f"got {t.dtype}")
         return edge, Tensor.F.ones_like(t)
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")

@@ -64,12 +64,12 @@ def analytical_jacobian(output: Tensor, x: Tensor) -> Any:
 def _check_inputs(inputs: Sequence[Any]) -> None:
     live = _differentiable(inputs)
     if not live:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none "
-                         "of the them have requires_grad=True.")
+        raise ValueError("gradcheck expects at least one input tensor to require gradient, but "
+                         "none of the them have requires_grad=True.")
     for i, x in enumerate(live):
         if x.dtype.is_complex:
-            raise NotImplementedError("gradcheck of complex inputs is not supported; check the real "
-                                      "and imaginary parts")
+            raise NotImplementedError("gradcheck of complex inputs is not supported; check the "
+                                      "real and imaginary parts")
         if x.dtype is not dt.float64:
             warnings.warn(f"Input #{i} requires gradient and is not a double precision floating "
                           "point or complex. This check will likely fail if all the inputs are not "
@@ -102,8 +102,8 @@ def _compare(fn: Any, inputs: Sequence[Any], eps: float, atol: float, rtol: floa
                                      f"tolerance for nondeterminism was {nondet_tol}.")
             want = numerical_jacobian(fn, inputs, x, o, eps)
             if not np.allclose(made, want, rtol=rtol, atol=atol):
-                raise GradcheckError(f"Jacobian mismatch for output {o} with respect to input {i},\n"
-                                     f"numerical:{want}\nanalytical:{made}\n")
+                raise GradcheckError(f"Jacobian mismatch for output {o} with respect to input "
+                                     f"{i},\nnumerical:{want}\nanalytical:{made}\n")
         if undefined:
             gradient.grad(output, _differentiable(inputs), Tensor.F.zeros_like(output),
                           retain_graph=True, allow_unused=True)
@@ -120,8 +120,8 @@ def gradcheck(func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol:
     False, or GradcheckError with `raise_exception`, where it does not. Inputs should be float64.
     """
     if check_forward_ad or check_batched_grad or check_batched_forward_grad:
-        raise NotImplementedError("gradcheck checks backward only: forward mode and batched gradients "
-                                  "are not supported")
+        raise NotImplementedError("gradcheck checks backward only: forward mode and batched "
+                                  "gradients are not supported")
     inputs = _tuple(inputs)
     try:
         _check_inputs(inputs)
@@ -141,7 +141,7 @@ def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = Non
                   check_grad_dtypes: bool = False, check_batched_grad: bool = False,
                   check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True,
                   fast_mode: bool = False, masked: bool = False) -> bool:
-    """`gradcheck` of the gradient of `func`, weighted by `grad_outputs` (random where not given)."""
+    """`gradcheck` of the gradient of `func`, weighted by `grad_outputs` (random by default)."""
     inputs = _tuple(inputs)
     _check_inputs(inputs)
     if grad_outputs is None:

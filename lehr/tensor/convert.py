@@ -13,8 +13,7 @@ from lehr.ops import layout, registry
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
-
-# -- other dtypes and devices --------------------------------------------------------------------------
+# -- other dtypes and devices ----------------------------------------------------------------------
 
 
 def to(input: Tensor, device: Any = None, dtype: DType | None = None, copy: bool = False,
@@ -41,8 +40,9 @@ def moved(input: Tensor, device: Device) -> Tensor:
     if input.device.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if "to_device" not in registry.OPS:
-        raise RuntimeError(f"cannot move a tensor to {device}: lehr has no eager {device.type.upper()} "
-                           "kernels on this machine; keep the tensor on the CPU")
+        raise RuntimeError(f"cannot move a tensor to {device}: lehr has no eager "
+                           f"{device.type.upper()} kernels on this machine; keep the tensor on "
+                           "the CPU")
     return Tensor.F.to_device(input, device)
 
 
@@ -84,7 +84,8 @@ def target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | 
 
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether the memory is dense in the order of `memory_format` (row-major by default)."""
-    name = "contiguous_format" if memory_format is None else str(memory_format).removeprefix("torch.")
+    given = "contiguous_format" if memory_format is None else str(memory_format)
+    name = given.removeprefix("torch.")
     if name == "contiguous_format":
         return layout.is_contiguous(self._shape, self._strides)
     rank = {"channels_last": 4, "channels_last_3d": 5}.get(name)
@@ -154,7 +155,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
     return to(self, "cuda" if device is None else device, None, False, memory_format)
 
 
-# -- numbers and arrays --------------------------------------------------------------------------------
+# -- numbers and arrays ----------------------------------------------------------------------------
 
 
 def read(what: str, t: Tensor) -> Any:
@@ -188,11 +189,11 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     if force:
         return read("numpy", self)
     if self.requires_grad:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
-                           "instead.")
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
+                           "tensor.detach().numpy() instead.")
     if self.device is not CPU:
-        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy "
-                        "the tensor to host memory first.")
+        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use "
+                        "Tensor.cpu() to copy the tensor to host memory first.")
     if self.dtype is dt.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
     return read("numpy", self)

@@ -156,7 +156,8 @@ def check_even(data: Any) -> None:
         is_sequence = isinstance(part, Sequence)
         if depth == len(want):
             if is_sequence:
-                raise TypeError(f"'{type(part).__name__}' object cannot be interpreted as an integer")
+                raise TypeError(f"'{type(part).__name__}' object cannot be interpreted as an "
+                                "integer")
             return
         if not is_sequence:
             raise TypeError("not a sequence")
@@ -237,8 +238,8 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0,
         raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer "
                          f"length ({size} bytes) minus 1")
     if count == -1 and (size - offset) % dtype.itemsize:
-        raise ValueError(f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must "
-                         f"be a multiple of element size ({dtype.itemsize})")
+        raise ValueError(f"buffer length ({size - offset} bytes) after offset ({offset} bytes) "
+                         f"must be a multiple of element size ({dtype.itemsize})")
     if count != -1 and (count <= 0 or offset + count * dtype.itemsize > size):
         raise ValueError(f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset "
                          f"({offset} bytes) must not be greater than actual buffer length ({size} "

@@ -2,8 +2,8 @@
 
 `call(op, bound)` is the one way into an op. In eager mode the op's numpy kernel (or the compiled
 one-op kernel that `lehr.compiler.compile` put into the op's slot) runs; under a capture the same
-tensors are symbolic and the capture's graph grows instead. Views, layouts, versions and the tape are
-the same code in both.
+tensors are symbolic and the capture's graph grows instead. Views, layouts, versions and the tape
+are the same code in both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def route(op: Op) -> int:
     if op.kind is VIEW and op.layout is not None:
         made = ALIAS
     elif op.kind is COMPOSITE and op.eager is None and op.vjp is None:
-        # A composite of views has to stay one: its parts share storage and check nothing themselves.
+        # A composite of views has to stay one: its parts share storage.
         made = PARTS
     else:
         made = KERNEL
@@ -210,7 +210,8 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
     made = call(op, args)
     if made is target:
         return target
-    old = Tensor._make(target._storage, target.dtype, target._shape, target._strides, target._offset)
+    old = Tensor._make(target._storage, target.dtype, target._shape, target._strides,
+                       target._offset)
     old._view = target._view
     if made._meta is not None and made._meta.grad_fn is not None:
         old._meta, target._meta = target._meta, made._meta
@@ -265,7 +266,7 @@ def _check_recorded(target: Tensor) -> None:
 
 
 def assign(target: Tensor, value: Tensor) -> None:
-    """Writes `value` (of the target's shape) into the target's memory, with its gradient history."""
+    """Writes `value` (of the target's shape) into the target's memory, with its history."""
     if value.dtype is not target.dtype:
         value = F.to_dtype(value, target.dtype)
     tracer = STATE.tracer

@@ -44,8 +44,8 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[..., Any]) -> T
     return _calculated(self, callable, x, y)
 
 
-def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """Writes a number on the main diagonal; of a tall matrix with `wrap`, again after each block."""
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Writes a number on the main diagonal; with `wrap`, again after each block of rows."""
     shape = self._shape
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1")

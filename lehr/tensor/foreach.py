@@ -9,7 +9,7 @@ from lehr.tensor.tensor import Tensor
 
 
 def function(name: str) -> Callable[..., Any] | None:
-    """`_foreach_add`, `_foreach_add_` and the like, from the method `add`; None if there is none."""
+    """`_foreach_add` and the like, from the method `add`; None if there is none."""
     stem = name.removeprefix("_foreach_")
     method = getattr(Tensor, stem, None)
     if method is None or not callable(method):

@@ -1,7 +1,7 @@
 """`torch.func`: derivatives of functions as functions, and `vmap`.
 
-`vmap` runs its function once for each slice and stacks the results: what it computes is what PyTorch's
-computes, not how fast.
+`vmap` runs its function once for each slice and stacks the results: what it computes is what
+PyTorch's computes, not how fast.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
             out = func(*given, **kwargs)
             value, aux = out if has_aux else (out, None)
             if not isinstance(value, Tensor) or value.numel() != 1 or value._shape:
-                raise RuntimeError("Expected the function given to grad to return a scalar tensor, got "
-                                   f"{getattr(value, 'shape', type(value))}")
+                raise RuntimeError("Expected the function given to grad to return a scalar tensor, "
+                                   f"got {getattr(value, 'shape', type(value))}")
             found = []
             for p in places:
                 leaves, spec = tree.flatten(given[p])
@@ -156,16 +156,19 @@ def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomne
                              if sizes else "vmap: at least one input must be mapped over")
         rows = []
         for i in range(next(iter(sizes))):
-            given = [tree.unflatten([x if d is None or not isinstance(x, Tensor)
-                                     else F.select(x, d, i)
-                                     for x, d in zip(leaves, _spread(leaves, dim), strict=True)], spec)
-                     for leaves, spec, dim in flat]
+            given = [tree.unflatten(_row(leaves, dim, i), spec) for leaves, spec, dim in flat]
             rows.append(tree.flatten(func(*given, **kwargs)))
         spec = rows[0][1]
         outs = _spread(rows[0][0], out_dims)
         return tree.unflatten([F.stack([r[0][k] for r in rows], outs[k])
                                for k in range(len(outs))], spec)
     return wrapper
+
+
+def _row(leaves: list[Any], dim: Any, i: int) -> list[Any]:
+    """Slice `i` of the mapped leaves."""
+    return [x if d is None or not isinstance(x, Tensor) else F.select(x, d, i)
+            for x, d in zip(leaves, _spread(leaves, dim), strict=True)]
 
 
 def _spread(leaves: list[Any], dim: Any) -> list[Any]:

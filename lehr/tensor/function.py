@@ -87,8 +87,8 @@ class BackwardCFunction(FunctionCtx, Node):
         cls = self._forward_cls
         own = cls.backward is not Function.backward
         if own and cls.vjp is not Function.vjp:
-            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not "
-                               "allowed. You should only implement one of them.")
+            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is "
+                               "not allowed. You should only implement one of them.")
         made = (cls.backward if own else cls.vjp)(self, *grads)
         made = made if isinstance(made, tuple) else (made,)
         if len(made) > self.given and any(g is not None for g in made[self.given:]) \
@@ -97,9 +97,9 @@ class BackwardCFunction(FunctionCtx, Node):
                                f"(expected {self.given}, got {len(made)})")
         for i, g in enumerate(made):
             if g is not None and i not in self.places:
-                raise RuntimeError(f"function {self.name()} returned a gradient different than None "
-                                   f"at position {i + 1}, but the corresponding forward input was "
-                                   "not a Variable")
+                raise RuntimeError(f"function {self.name()} returned a gradient different than "
+                                   f"None at position {i + 1}, but the corresponding forward "
+                                   "input was not a Variable")
         return [None if e is None else self._fitted(n, made[i], want) for n, (e, i, want) in
                 enumerate(zip(self.edges, self.places, self.inputs, strict=True))]
 
@@ -111,8 +111,8 @@ class BackwardCFunction(FunctionCtx, Node):
         try:
             return fit(g, want)
         except RuntimeError:
-            raise RuntimeError(f"Function {self.name()} returned an invalid gradient at index {n} - "
-                               f"got {list(g._shape)} but expected shape compatible with "
+            raise RuntimeError(f"Function {self.name()} returned an invalid gradient at index {n} "
+                               f"- got {list(g._shape)} but expected shape compatible with "
                                f"{list(want.shape)}") from None
 
     def release(self) -> None:
@@ -141,8 +141,8 @@ class Function(metaclass=FunctionMeta):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. "
-                           "Please use new-style autograd function with static forward method: call "
-                           f"{type(self).__name__}.apply(...).")
+                           "Please use new-style autograd function with static forward method: "
+                           f"call {type(self).__name__}.apply(...).")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:

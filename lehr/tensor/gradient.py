@@ -27,8 +27,8 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     """Adds the gradients of `tensors`, weighted by `grad_tensors`, to the leaves' `.grad`."""
     if grad_variables is not None:
         if grad_tensors is not None:
-            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
-                               "`backward()`. Please only use `grad_tensors`.")
+            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both "
+                               "passed to `backward()`. Please only use `grad_tensors`.")
         grad_tensors = grad_variables
     roots = _sequence(tensors)
     wanted = None
@@ -42,22 +42,24 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
          create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
-         is_grads_batched: bool = False, materialize_grads: bool = False) -> tuple[Tensor | None, ...]:
+         is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs`, weighted by `grad_outputs`, with respect to `inputs`."""
     if is_grads_batched:
-        raise NotImplementedError("torch.autograd.grad(is_grads_batched=True) is not supported: call grad "
-                                  "once for each row of grad_outputs")
+        raise NotImplementedError("torch.autograd.grad(is_grads_batched=True) is not supported: "
+                                  "call grad once for each row of grad_outputs")
     if materialize_grads:
         if allow_unused is False:
-            raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, "
-                             "but got: allow_unused=False.")
+            raise ValueError("Expected allow_unused to be True or not passed when "
+                             "materialize_grads=True, but got: allow_unused=False.")
         allow_unused = True
     roots, wanted = _sequence(outputs), _sequence(inputs)
     keep = create_graph if retain_graph is None else retain_graph
-    found = autograd.run_backward(roots, _seeds(grad_outputs, len(roots)), keep, create_graph, wanted, False,
-                                  bool(allow_unused))
+    found = autograd.run_backward(roots, _seeds(grad_outputs, len(roots)), keep, create_graph,
+                                  wanted, False, bool(allow_unused))
     if materialize_grads:
-        return tuple(Tensor.F.zeros_like(t) if g is None else g for t, g in zip(wanted, found, strict=True))
+        return tuple(Tensor.F.zeros_like(t) if g is None else g
+                     for t, g in zip(wanted, found, strict=True))
     return found
 
 
@@ -77,11 +79,11 @@ def detach_(self: Tensor) -> Tensor:
     """Makes this very tensor a leaf without history."""
     if self._view is not None and self._view.base is not None:
         raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using "
-                           "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view "
-                           "is set as True, gradients are views of DDP buckets, and hence detach_() "
-                           "cannot be called on these gradients. To fix this error, please refer to "
-                           "the Optimizer.zero_grad() function in torch/optim/optimizer.py as a "
-                           "solution.")
+                           "DistributedDataParallel (DDP) for training, and "
+                           "gradient_as_bucket_view is set as True, gradients are views of DDP "
+                           "buckets, and hence detach_() cannot be called on these gradients. To "
+                           "fix this error, please refer to the Optimizer.zero_grad() function in "
+                           "torch/optim/optimizer.py as a solution.")
     meta = self._meta
     if meta is not None:
         meta.grad_fn, meta.index, meta.requires_grad = None, 0, False

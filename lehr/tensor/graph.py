@@ -52,7 +52,8 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Tensor) -> Any:
-            return tensor.device, tensor.to("cpu") if tensor.device.type != "cpu" else tensor.clone()
+            is_there = tensor.device.type == "cpu"
+            return tensor.device, tensor.clone() if is_there else tensor.to("cpu")
 
         def unpack(packed: Any) -> Tensor:
             device, tensor = packed

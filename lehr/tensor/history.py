@@ -72,7 +72,7 @@ def laid(g: Tensor, strides: tuple[Any, ...]) -> Tensor:
 
 
 class AsView(Node):
-    """The history of a view of a base that was written in place: its chain's gradient, step by step.
+    """The history of a view of a base that was written in place: its chain's gradient by steps.
 
     `extra`: (op, arguments, description of its input) for each step
     """
@@ -95,7 +95,7 @@ class AsView(Node):
 
 
 def rebase(target: Tensor, value: Tensor) -> None:
-    """After `target` was overwritten by `value`: its history, and its base's, become the value's."""
+    """After `target` was overwritten by `value`: its and its base's history become the value's."""
     version = target._storage.version
     view = target._view
     edge = edge_of(value) or (Cut(None, [], 1), 0)
@@ -160,8 +160,8 @@ def rebased_view(t: Tensor) -> None:
         raise RuntimeError(
             "A view was created in no_grad mode and its base or another view of its base has been "
             "modified inplace with grad mode enabled. Given that this use case is ambiguous and "
-            "error-prone, it is forbidden. You can clarify your code by moving both the view and the "
-            "inplace either both inside the no_grad block (if you don't want the inplace to be "
+            "error-prone, it is forbidden. You can clarify your code by moving both the view and "
+            "the inplace either both inside the no_grad block (if you don't want the inplace to be "
             "tracked) or both outside (if you want the inplace to be tracked).")
     base = view.base
     node = AsView(None, [edge_of(base)], 1)

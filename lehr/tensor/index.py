@@ -1,7 +1,7 @@
 """Indexing: `x[index]` and `x[index] = value` in every form.
 
-Integers, slices, None and `...` make views; what is left are tensor indices (integers, masks), which
-the ops `index` and `index_put` take.
+Integers, slices, None and `...` make views; what is left are tensor indices (integers, masks),
+which the ops `index` and `index_put` take.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     return dispatch.call(_ALIAS, (self,)) if seen is self else seen
 
 
-SCALAR = ("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ "
-          "to convert a 0-dim tensor to a number")
+SCALAR = ("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in "
+          "C++ to convert a 0-dim tensor to a number")
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
@@ -121,7 +121,7 @@ def where(condition: Tensor, *args: Any, **kwargs: Any) -> Any:
 _choose: Any = api.function("where")
 
 
-# -- taking an index apart -----------------------------------------------------------------------------
+# -- taking an index apart -------------------------------------------------------------------------
 
 
 def items_of(index: Any) -> tuple[Any, ...]:
@@ -236,7 +236,8 @@ def _put(tensors: list[Any], dim: int, item: Tensor) -> None:
 
 
 def whole(seen: Tensor, tensors: list[Any]) -> list[Any]:
-    """The tensor indices as integer tensors, one a dimension; masks are counted (data-dependent)."""
+    """The tensor indices as integer tensors, one a dimension; masks are counted, which needs
+    data."""
     if all(t is None or t.dtype not in MASKS for t in tensors):
         return tensors
     _check_mask(seen, tensors)
@@ -249,14 +250,14 @@ def _check_mask(seen: Tensor, tensors: list[Any]) -> None:
         if t is not None and t.dtype in MASKS:
             for k, n in enumerate(t._shape):
                 if not same(n, seen._shape[at + k]):
-                    raise IndexError(f"The shape of the mask {list(t._shape)} at index {k} does not "
-                                     f"match the shape of the indexed tensor {list(seen._shape)} "
-                                     f"at index {at + k}")
+                    raise IndexError(f"The shape of the mask {list(t._shape)} at index {k} does "
+                                     "not match the shape of the indexed tensor "
+                                     f"{list(seen._shape)} at index {at + k}")
             at += len(t._shape)
         else:
             at += 1
 
 
 getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"
-Tensor.__getitem__ = getitem
-Tensor.__setitem__ = setitem
+for _method in (getitem, setitem):
+    setattr(Tensor, _method.__name__, _method)

@@ -23,8 +23,8 @@ class finfo:
     def __init__(self, type: DType | None = None) -> None:
         d = dt.Default.dtype if type is None else type
         if not isinstance(d, DType) or not (d.is_floating_point or d.is_complex):
-            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to "
-                            f"handle '{d}'")
+            raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo "
+                            f"to handle '{d}'")
         d = d.to_real()
         found: Any = ml_dtypes.finfo(d.np) if d is dt.bfloat16 else np.finfo(d.np)
         self.dtype, self.bits = d.name, 8 * d.itemsize

@@ -56,8 +56,8 @@ def _filled(found: Any, like: Any, strict: bool, what: str) -> tuple[Tensor, ...
     for i, (g, t) in enumerate(zip(found, like, strict=True)):
         if g is None:
             if strict:
-                raise RuntimeError(f"{what} {i} is independent of the input. This is not allowed in "
-                                   "strict mode.")
+                raise RuntimeError(f"{what} {i} is independent of the input. This is not allowed "
+                                   "in strict mode.")
             g = F.zeros_like(t)
         out.append(g)
     return tuple(out)
@@ -74,13 +74,13 @@ def _unpack(found: tuple[Any, ...], several: bool) -> Any:
 def _weights(v: Any, like: tuple[Tensor, ...], function: str, what: str) -> tuple[Tensor, ...]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
-            raise RuntimeError(f"The vector v can only be None if the {what} is a single Tensor with "
-                               "a single element.")
+            raise RuntimeError(f"The vector v can only be None if the {what} is a single Tensor "
+                               "with a single element.")
         return (F.ones_like(like[0]),)
     made = _tensors(v, "v", function)[1]
     if len(made) != len(like) or any(a._shape != b._shape for a, b in zip(made, like, strict=True)):
-        raise RuntimeError(f"v has invalid sizes: should be {[list(t._shape) for t in like]} but got "
-                           f"{[list(t._shape) for t in made]}.")
+        raise RuntimeError(f"v has invalid sizes: should be {[list(t._shape) for t in like]} but "
+                           f"got {[list(t._shape) for t in made]}.")
     return made
 
 
@@ -125,8 +125,8 @@ def jacobian(func: Callable[..., Any], inputs: Any, create_graph: bool = False,
         _connected(outs, strict)
         blocks = []
         for o in outs:
-            rows = [_filled(_grad([flat], xs, [F.ones_like(flat)], create_graph), xs, strict, "Output")
-                    for flat in o.reshape(-1).unbind(0)]
+            rows = [_filled(_grad([flat], xs, [F.ones_like(flat)], create_graph), xs, strict,
+                            "Output") for flat in o.reshape(-1).unbind(0)]
             blocks.append(tuple(
                 F.reshape(F.stack([r[i] for r in rows]), (*o._shape, *x._shape)) if rows
                 else F.zeros((*o._shape, *x._shape), dtype=x.dtype) for i, x in enumerate(xs)))
@@ -140,8 +140,8 @@ def _scalar(func: Callable[..., Any], name: str) -> Callable[..., Tensor]:
         if not isinstance(out, Tensor):
             raise RuntimeError(f"The function given to {name} should return a single Tensor")
         if out.numel() != 1:
-            raise RuntimeError(f"The Tensor returned by the function given to {name} should contain "
-                               "a single element")
+            raise RuntimeError(f"The Tensor returned by the function given to {name} should "
+                               "contain a single element")
         return out.reshape(())
     return checked
 

@@ -56,9 +56,10 @@ class Result:
 
 class Plan:
     """One remembered call. `fits`: (argument index, "one" | "many" | "number", dtype) conversions;
-    `own`: the kernel is lehr's own, so that it never comes back into the dispatcher."""
+    `own`: the kernel is lehr's own, so that it never comes back into the dispatcher; `tensors`,
+    `lists`: which arguments are tensors, and lists that hold some."""
 
-    __slots__ = ("device", "fits", "op", "own", "results", "several", "specs")
+    __slots__ = ("device", "fits", "lists", "op", "own", "results", "several", "specs", "tensors")
 
     def __init__(self, op: Op, args: tuple[Any, ...], spec: Any, layout_of: Any) -> None:
         self.op = op
@@ -67,6 +68,9 @@ class Plan:
         self.results = [Result(s, layout_of(op, s, args)) for s in self.specs]
         self.device = self.specs[0].device if self.specs else None
         self.own = op.module.startswith("lehr.ops.")
+        self.tensors = tuple([i for i, a in enumerate(args) if isinstance(a, Tensor)])
+        self.lists = tuple([i for i, a in enumerate(args) if type(a) in (list, tuple)
+                            and any(isinstance(x, Tensor) for x in a)])
         compute = self.specs[0].compute if self.specs else None
         self.fits = tuple(_conversions(op, args, compute))
 
@@ -83,7 +87,7 @@ def _conversions(op: Op, args: tuple[Any, ...], compute: DType | None) -> Any:
         elif p.is_tensor and type(a) in (list, tuple):
             yield i, "many", compute.wide if compute is not None else None
         elif compute is not None and "Scalar" in p.types and isinstance(a, NUMBERS):
-            yield i, "number", compute.wide
+            yield i, "number", _NUMBERS[compute.wide]
 
 
 _PLANS: dict[Any, Plan] = {}
@@ -138,14 +142,22 @@ def _fresh(op: Op, args: tuple[Any, ...], layout_of: Any) -> Plan | None:
 def run(made: Plan, args: tuple[Any, ...]) -> Any:
     """The results of a planned call, as tensors."""
     op = made.op
-    values = [(a._np if a._np is not None else a._array) if isinstance(a, Tensor) else
-              [x._array if isinstance(x, Tensor) else x for x in a] if type(a) in (list, tuple)
-              else a for a in args]
+    values = list(args)
+    for i in made.tensors:
+        t = args[i]
+        values[i] = t._array if t._np is None else t._np
+    for i in made.lists:
+        values[i] = [x._array if isinstance(x, Tensor) else x for x in args[i]]
     if op.eager is None:
         out = execute.run(op, tuple(values), made.specs if made.several else made.specs[0])
     else:
         for i, how, want in made.fits:
-            values[i] = _convert(values[i], how, want)
+            if how == "number":
+                value = values[i]
+                known = want.numbers.get(value)
+                values[i] = _number(value, want) if known is None else known
+            else:
+                values[i] = _convert(values[i], how, want)
         out = quietly(made, op.eager, values)
     if not made.several:
         return finish(op, out, made.results[0], values)
@@ -156,8 +168,8 @@ def run(made: Plan, args: tuple[Any, ...]) -> Any:
 def quietly(made: Plan, eager: Any, values: list[Any]) -> Any:
     """Runs a kernel without numpy's warnings: NaN and infinity are results, not events.
 
-    Entering a prepared context costs a twentieth of `np.errstate`; it cannot be entered twice, which
-    happens when a finalizer calls an op in the middle of another one.
+    Entering a prepared context costs a twentieth of `np.errstate`; it cannot be entered twice,
+    which happens when a finalizer calls an op in the middle of another one.
     """
     if made.own:
         try:
@@ -169,13 +181,32 @@ def quietly(made: Plan, eager: Any, values: list[Any]) -> Any:
         return eager(np, *values)
 
 
+def _number(value: Any, want: Any) -> Any:
+    """A Python number as the dtype's own, remembered for the next call (but not zeros, whose signs
+    compare equal)."""
+    made = execute.number(value, want.dtype)
+    if value != 0 and len(want.numbers) < 64:
+        want.numbers[value] = made
+    return made
+
+
+class Numbers:
+    """Numbers that were converted to a dtype."""
+
+    __slots__ = ("dtype", "numbers")
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+        self.numbers: dict[Any, Any] = {}
+
+
+_NUMBERS: dict[DType, Numbers] = {d: Numbers(d) for d in dt.ALL}
+
+
 def _convert(value: Any, how: str, want: DType | None) -> Any:
     if how == "one":
         assert want is not None
         return execute.cast(value, want)
-    if how == "number":
-        assert want is not None
-        return execute.number(value, want)
     return [x if x is None or not isinstance(x, np.ndarray) else
             execute.wide(x) if want is None else execute.cast(x, want) for x in value]
 
@@ -203,7 +234,8 @@ def _laid(op: Op, a: Any, want: Result) -> Tensor:
     shape, strides = want.shape, want.strides
     if a.shape != shape:
         raise AssertionError(f"op {op.name}: eager made shape {a.shape}, its rule says {shape}")
-    if a.size and any(x != y for n, x, y in zip(shape, a.strides, want.bytes, strict=True) if n != 1):
+    if a.size and any(n != 1 and x != y
+                      for n, x, y in zip(shape, a.strides, want.bytes, strict=True)):
         extent = sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)]) + 1
         owner = np.empty(extent, a.dtype)
         laid = np.ndarray(shape, a.dtype, owner.view(np.uint8), 0, want.bytes)
@@ -213,7 +245,7 @@ def _laid(op: Op, a: Any, want: Result) -> Tensor:
 
 
 def _own(a: Any, inputs: list[Any]) -> Any:
-    """A result that shares memory with an argument, or does not cover its memory densely, is copied."""
+    """Copies a result that shares memory with an argument, or does not cover its memory."""
     base = a.base
     if not isinstance(base, np.ndarray) or base.nbytes != a.nbytes or not a.flags.writeable:
         return a.copy()

@@ -143,7 +143,8 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
                                f"{storage.nbytes}")
         new = Tensor._make(storage, self.dtype, shape, strides, storage_offset)
     if new.dtype is not self.dtype:
-        raise RuntimeError(f"Could not set tensor of type {new.dtype} to a tensor of type {self.dtype}")
+        raise RuntimeError(f"Could not set tensor of type {new.dtype} to a tensor of type "
+                           f"{self.dtype}")
     if STATE.tracer is not None:
         STATE.tracer.set_data(self, new)
         return self
@@ -182,7 +183,7 @@ def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: int | None
                              (self, tuple(size), tuple(stride), storage_offset))
 
 
-# -- sharing -------------------------------------------------------------------------------------------
+# -- sharing ---------------------------------------------------------------------------------------
 
 
 def share_memory_(self: Tensor) -> Tensor:
@@ -212,14 +213,15 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
     return False
 
 
-# -- storage objects -----------------------------------------------------------------------------------
+# -- storage objects -------------------------------------------------------------------------------
 
 
 class UntypedStorage:
     """The bytes that a tensor and its views stand on."""
 
     def __init__(self, source: Any = 0) -> None:
-        self._storage = source if isinstance(source, Storage) else Storage(np.zeros(int(source), np.uint8))
+        self._storage = (source if isinstance(source, Storage)
+                         else Storage(np.zeros(int(source), np.uint8)))
 
     def nbytes(self) -> int:
         return self._storage.nbytes

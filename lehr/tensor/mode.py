@@ -12,14 +12,14 @@ from lehr.tensor.state import STATE
 
 
 class Mode:
-    """A context manager that also decorates: a function runs inside it, a generator at each step."""
+    """A context manager that also decorates: functions run inside it, generators at each step."""
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         if inspect.isclass(function):
             raise RuntimeError(
-                "Cannot decorate classes; it is ambiguous whether or not only the constructor or all "
-                "methods should have the context manager applied; additionally, decorating a class "
-                "as a context-manager will prevent using it as a class. To decorate "
+                "Cannot decorate classes; it is ambiguous whether or not only the constructor or "
+                "all methods should have the context manager applied; additionally, decorating a "
+                "class as a context-manager will prevent using it as a class. To decorate "
                 f"{function.__name__}, decorate its methods.")
         if inspect.isgeneratorfunction(function):
             return _steps(self, function)
@@ -55,7 +55,7 @@ def _steps(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
                     with mode.fresh():
                         run.close()
                     raise
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001  (the generator gets it)
                     with mode.fresh():
                         value = run.throw(error)
                 else:

@@ -11,7 +11,9 @@ from lehr.tensor.tensor import Tensor
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
     """The dtype of an arithmetic result of two tensors or numbers."""
-    dims, zeros, numbers = [], [], []
+    dims: list[DType] = []
+    zeros: list[DType] = []
+    numbers: list[int] = []
     for x in (tensor1, tensor2):
         if isinstance(x, Tensor):
             (dims if x._shape else zeros).append(x.dtype)

@@ -39,8 +39,8 @@ class Protocol:
     def __contains__(self: Any, element: Any) -> bool:
         if isinstance(element, (Protocol, int, float, complex)):
             return bool((element == self).any().item())
-        raise RuntimeError("Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
-                           f"{type(element)}.")
+        raise RuntimeError("Tensor.__contains__ only supports Tensor or scalar, but you passed in "
+                           f"a {type(element)}.")
 
     # -- numbers -----------------------------------------------------------------------------------
 
@@ -90,7 +90,8 @@ class Protocol:
         made = a if dtype is None else a.astype(dtype, copy=False)
         return made.copy() if copy and made is a else made
 
-    def __array_wrap__(self: Any, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+    def __array_wrap__(self: Any, array: Any, context: Any = None,
+                       return_scalar: bool = False) -> Any:
         return self._from_array(np.asarray(array))
 
     def __dlpack__(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
@@ -160,7 +161,8 @@ def _single(t: Any) -> Any:
 
 
 def rebuild(kind: type, storage: Storage, dtype: Any, shape: tuple[int, ...],
-            strides: tuple[int, ...], offset: int, requires_grad: bool, extra: dict[str, Any]) -> Any:
+            strides: tuple[int, ...], offset: int, requires_grad: bool,
+            extra: dict[str, Any]) -> Any:
     """The tensor that `__reduce_ex__` took apart."""
     from lehr.tensor.tensor import Tensor
     made = Tensor._make(storage, dtype, shape, strides, offset)

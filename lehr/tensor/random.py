@@ -158,7 +158,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, _caller: str = "fork_rng
         default_generator.set_state(before)
 
 
-# -- new tensors ---------------------------------------------------------------------------------------
+# -- new tensors -----------------------------------------------------------------------------------
 
 
 def _finish(name: str, made: Tensor, out: Any, layout: Any, requires_grad: bool) -> Tensor:
@@ -210,8 +210,8 @@ def randint(*args: Any, generator: Generator | None = None, out: Any = None,
     words = ("high", "size") if len(args) + len(named) == 2 else ("low", "high", "size")
     given = {**dict(zip([w for w in words if w not in named], args, strict=False)), **named}
     if set(given) != set(words):
-        raise TypeError("randint() received an invalid combination of arguments: expected (int high, "
-                        "tuple size) or (int low, int high, tuple size)")
+        raise TypeError("randint() received an invalid combination of arguments: expected (int "
+                        "high, tuple size) or (int low, int high, tuple size)")
     made = F.randint(tuple(given["size"]), given.get("low", 0), given["high"], *take(generator),
                      dtype=dtype, device=_where(device))
     return _finish("randint", made, out, layout, requires_grad)
@@ -230,7 +230,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Gene
            requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """Normal numbers; `mean` and `std` are numbers with a `size`, or tensors (or one of each)."""
     if size is not None:
-        made = F.normal(tuple(size), mean, std, *take(generator), dtype=dtype, device=_where(device))
+        made = F.normal(tuple(size), mean, std, *take(generator), dtype=dtype,
+                        device=_where(device))
         return _finish("normal", made, out, layout, requires_grad)
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
     if not given:
@@ -303,7 +304,7 @@ def _standard_gamma(self: Tensor, generator: Generator | None = None) -> Tensor:
     return F.standard_gamma(self, *take(generator))
 
 
-# -- dropout -------------------------------------------------------------------------------------------
+# -- dropout ---------------------------------------------------------------------------------------
 
 
 def _drop(name: str, op: str, features: bool) -> tuple[Any, Any]:
@@ -326,7 +327,8 @@ def _drop(name: str, op: str, features: bool) -> tuple[Any, Any]:
 dropout, dropout_ = _drop("dropout", "dropout", False)
 alpha_dropout, alpha_dropout_ = _drop("alpha_dropout", "alpha_dropout", False)
 feature_dropout, feature_dropout_ = _drop("feature_dropout", "dropout", True)
-feature_alpha_dropout, feature_alpha_dropout_ = _drop("feature_alpha_dropout", "alpha_dropout", True)
+feature_alpha_dropout, feature_alpha_dropout_ = _drop("feature_alpha_dropout", "alpha_dropout",
+                                                      True)
 
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False,
@@ -337,7 +339,7 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
     return F.leaky_relu(input, (lower + upper) / 2)
 
 
-# -- in place ------------------------------------------------------------------------------------------
+# -- in place --------------------------------------------------------------------------------------
 
 
 def write(target: Tensor, value: Tensor) -> Tensor:
@@ -412,6 +414,7 @@ def random_(self: Tensor, *args: Any, generator: Generator | None = None, **name
     return write(self, made if made.dtype is d else F.to_dtype(made, d))
 
 
-for _name in ("rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial "
-              "poisson binomial dropout dropout_ alpha_dropout feature_dropout rrelu").split():
+for _name in ("rand randn randint randperm normal rand_like randn_like randint_like bernoulli "
+              "multinomial poisson binomial dropout dropout_ alpha_dropout feature_dropout "
+              "rrelu").split():
     globals()[_name] = override.public(globals()[_name])

@@ -73,8 +73,8 @@ def set_deterministic_debug_mode(debug_mode: Any) -> None:
     names = {"default": 0, "warn": 1, "error": 2}
     level = names.get(debug_mode, debug_mode)
     if level not in (0, 1, 2):
-        raise RuntimeError("invalid value of debug_mode, expected `default`, `warn`, `error`, 0, 1 or "
-                           f"2, but got {debug_mode!r}")
+        raise RuntimeError("invalid value of debug_mode, expected `default`, `warn`, `error`, 0, 1 "
+                           f"or 2, but got {debug_mode!r}")
     Settings.deterministic = level
 
 

@@ -26,7 +26,8 @@ class Size(tuple[int, ...]):
 
     def __add__(self, other: Any) -> Size:
         if not isinstance(other, tuple):
-            raise TypeError(f'can only concatenate tuple (not "{type(other).__name__}") to torch.Size')
+            raise TypeError(f'can only concatenate tuple (not "{type(other).__name__}") to '
+                            "torch.Size")
         return Size(tuple.__add__(self, other))
 
     def __radd__(self, other: Any) -> Size:

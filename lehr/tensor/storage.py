@@ -26,7 +26,8 @@ class Storage:
         self.owner, self.device, self.trace = owner, device, trace
         self.version = 0
         self.inference = False
-        self._flat = self._origin = None
+        self._origin: Storage | None = None
+        self._flat: Any = None
         self._ptr = 0
 
     @property
@@ -70,7 +71,8 @@ class Storage:
     def nbytes(self) -> int:
         return int(self.flat.size)
 
-    def array(self, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...], offset: int) -> Any:
+    def array(self, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...],
+              offset: int) -> Any:
         """A numpy view. `strides` and `offset` count elements of `dtype` (a numpy dtype)."""
         size = dtype.itemsize
         if 0 in shape:

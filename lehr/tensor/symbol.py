@@ -51,8 +51,7 @@ def sym_sqrt(a: Any) -> float:
 
 
 def _failed(kind: type[Exception], message: Any) -> None:
-    text = "Expected cond to be True, but got False. (Could this error message be improved? If so, " \
-           "please report an enhancement request to PyTorch.)"
+    text = "Expected cond to be True, but got False."
     raise kind(text if message is None else str(message()))
 
 

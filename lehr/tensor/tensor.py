@@ -105,6 +105,7 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
     _key: int | None       # stands for (shape, strides, dtype, device) in remembered calls
     _meta: Meta | None
     _view: View | None
+    data: Any              # set by lehr.tensor.memory
 
     # -- construction ------------------------------------------------------------------------------
 
@@ -118,7 +119,8 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
               strides: tuple[Any, ...], offset: Any = 0) -> Tensor:
         """A plain tensor on a storage (of class Tensor: subclasses come from `as_subclass`)."""
         t: Tensor = object.__new__(Tensor)
-        t._storage, t.dtype, t._shape, t._strides, t._offset = storage, dtype, shape, strides, offset
+        t._storage, t.dtype = storage, dtype
+        t._shape, t._strides, t._offset = shape, strides, offset
         t._np = t._key = t._meta = t._view = None
         return t
 
@@ -327,6 +329,10 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
                                f"{list(self._shape)}, got {list(given._shape)}")
         self._set_grad(given)
 
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
     def _set_grad(self, given: Tensor | None) -> None:
         meta = self._autograd()
         if meta.watchers is not None and (given is None) is not (meta.grad is None):
@@ -339,10 +345,6 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         if meta.watchers is None:
             meta.watchers = Watchers()
         meta.watchers.add(flag)
-
-    @grad.deleter
-    def grad(self) -> None:
-        self.grad = None
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and name not in SLOTS and hasattr(Tensor, name):

@@ -23,8 +23,8 @@ class Check:
 
     def __init__(self, rtol: float | None, atol: float | None, **flags: Any) -> None:
         if (rtol is None) != (atol is None):
-            raise ValueError("Both 'rtol' and 'atol' must be either specified or omitted, but got no "
-                             f"{'rtol' if rtol is None else 'atol'}.")
+            raise ValueError("Both 'rtol' and 'atol' must be either specified or omitted, but got "
+                             f"no {'rtol' if rtol is None else 'atol'}.")
         self.rtol, self.atol, self.flags = rtol, atol, flags
 
     def tolerances(self, *dtypes: DType) -> tuple[float, float]:
@@ -63,7 +63,8 @@ def _is_number(x: Any) -> bool:
 def _compare(check: Check, a: Any, b: Any, path: str) -> None:
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if a.keys() != b.keys():
-            extra, lacking = sorted(map(str, a.keys() - b.keys())), sorted(map(str, b.keys() - a.keys()))
+            extra = sorted(map(str, a.keys() - b.keys()))
+            lacking = sorted(map(str, b.keys() - a.keys()))
             check.fail(path, "The keys of the mappings do not match:\nMissing keys in the actual "
                              f"mapping: {lacking}\nAdditional keys in the actual mapping: {extra}")
         for k in b:
@@ -103,8 +104,8 @@ def _close(check: Check, a: Any, b: Any, rtol: float, atol: float, path: str) ->
     difference = abs(a - b)
     relative = difference / abs(b) if b else math.inf
     if rtol == atol == 0:
-        check.fail(path, f"Scalars are not equal!\n\nExpected {b} but got {a}.\nAbsolute difference: "
-                         f"{difference}\nRelative difference: {relative}")
+        check.fail(path, f"Scalars are not equal!\n\nExpected {b} but got {a}.\nAbsolute "
+                         f"difference: {difference}\nRelative difference: {relative}")
     check.fail(path, f"Scalars are not close!\n\nExpected {b} but got {a}.\nAbsolute difference: "
                      f"{difference} (up to {atol} allowed)\nRelative difference: {relative} (up to "
                      f"{rtol} allowed)")
@@ -122,8 +123,8 @@ def _tensors(check: Check, a: Any, b: Any, path: str) -> None:
         check.fail(path, f"The values for attribute 'shape' do not match: {x.shape} != {y.shape}.")
     for name in ("device", "dtype"):
         if check.flags[f"check_{name}"] and getattr(x, name) is not getattr(y, name):
-            check.fail(path, f"The values for attribute '{name}' do not match: {getattr(x, name)} != "
-                             f"{getattr(y, name)}.")
+            check.fail(path, f"The values for attribute '{name}' do not match: {getattr(x, name)} "
+                             f"!= {getattr(y, name)}.")
     if check.flags["check_stride"] and x.stride() != y.stride():
         check.fail(path, f"The values for attribute 'stride()' do not match: {x.stride()} != "
                          f"{y.stride()}.")
@@ -173,6 +174,7 @@ def make_tensor(*shape: Any, dtype: DType, device: Any = None, low: Any = None, 
     """Random numbers of a dtype: uniform in [low, high), by default [-9, 9] (bool: both values)."""
     size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     asked = (*size[:-1], 2 * size[-1]) if noncontiguous and size else size
+    made: Any
     if dtype is dt.bool_:
         made = random.randint(0, 2, asked, dtype=dtype, device=device)
     elif dtype.category == dt.INT:

@@ -1,7 +1,7 @@
 """Expressions whose results torch has decided: each is evaluated with `torch` standing for lehr.
 
-`golden.json` beside this file keeps what torch said, for machines without it; where torch is installed
-the file itself is checked. `python -m tests.tensor.cases` writes it again.
+`golden.json` beside this file keeps what torch said, for machines without it; where torch is
+installed the file itself is checked. `python -m tests.tensor.cases` writes it again.
 """
 
 from __future__ import annotations
@@ -513,7 +513,7 @@ def evaluate(lib: Any, text: str) -> str:
         exec(SETUP, space)
         try:
             return str(show(eval(text, space)))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return f"raises {type(error).__name__}"
 
 

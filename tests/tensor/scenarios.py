@@ -27,7 +27,7 @@ def scenario(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def attempt(function: Callable[[], Any]) -> Any:
     try:
         return show(function())
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return f"{type(error).__name__}: {str(error)[:44]}"
 
 
@@ -37,7 +37,8 @@ def hooks_on_results_and_leaves(t: Any) -> Any:
     y = x * 2
     y.register_hook(lambda g: g * 10)
     z = (y * 3).sum()
-    out = [t.autograd.grad(z, [y, x], retain_graph=True), t.autograd.grad(z, [y], retain_graph=True)]
+    out = [t.autograd.grad(z, [y, x], retain_graph=True),
+           t.autograd.grad(z, [y], retain_graph=True)]
     x.register_hook(lambda g: g * 100)
     out.append(t.autograd.grad(z, [x], retain_graph=True))
     z.backward(retain_graph=True)
@@ -248,11 +249,13 @@ def inference_tensors(t: Any) -> Any:
         x = t.ones(2)
         y = x * 2
         z = y[0]
-        inside = (x.is_inference(), y.is_inference(), z.is_inference(), t.is_inference_mode_enabled())
+        inside = (x.is_inference(), y.is_inference(), z.is_inference(),
+                  t.is_inference_mode_enabled())
         y.add_(1)
     w = t.ones(2, requires_grad=True)
-    return (inside, t.is_inference_mode_enabled(), attempt(lambda: w * x), attempt(lambda: y.add_(1)),
-            attempt(lambda: x.requires_grad_()), attempt(lambda: x._version), (x + 1).is_inference(),
+    return (inside, t.is_inference_mode_enabled(), attempt(lambda: w * x),
+            attempt(lambda: y.add_(1)), attempt(lambda: x.requires_grad_()),
+            attempt(lambda: x._version), (x + 1).is_inference(),
             attempt(lambda: w + x), x.clone().is_inference(), attempt(lambda: w * x.clone()))
 
 
@@ -431,8 +434,10 @@ def functional(t: Any) -> Any:
     x = t.tensor([1.0, 2.0])
     return (F.jacobian(lambda a: a ** 2, x), F.hessian(lambda a: (a ** 3).sum(), x),
             F.vjp(lambda a: a * 3, x, t.ones(2)), F.jvp(lambda a: a ** 2, x, t.ones(2)),
-            F.hvp(lambda a: (a ** 3).sum(), x, t.ones(2)), F.vhp(lambda a: (a ** 3).sum(), x, t.ones(2)),
-            F.jacobian(lambda a, b: (a * b, a.sum()), (x, x)), F.jacobian(lambda a: a * 2, x, vectorize=True),
+            F.hvp(lambda a: (a ** 3).sum(), x, t.ones(2)),
+            F.vhp(lambda a: (a ** 3).sum(), x, t.ones(2)),
+            F.jacobian(lambda a, b: (a * b, a.sum()), (x, x)),
+            F.jacobian(lambda a: a * 2, x, vectorize=True),
             F.hessian(lambda a, b: (a * b).sum(), (x, x)),
             attempt(lambda: F.jacobian(lambda a: t.ones(2), x, strict=True)))
 
@@ -509,8 +514,9 @@ def function_basics(t: Any) -> Any:
     again = attempt(lambda: y.sum().backward())
     with t.no_grad():
         z = Exp.apply(x, 2.0)
-    return [*out, g.detach(), h, x.grad, again, z.requires_grad, Exp.apply(t.ones(1), 1.0).requires_grad,
-            attempt(lambda: Exp()(x)), attempt(lambda: Exp.apply(x))]
+    return [*out, g.detach(), h, x.grad, again, z.requires_grad,
+            Exp.apply(t.ones(1), 1.0).requires_grad, attempt(lambda: Exp()(x)),
+            attempt(lambda: Exp.apply(x))]
 
 
 @scenario
@@ -694,8 +700,10 @@ def subclass_results(t: Any) -> Any:
 
     class Logged(t.Tensor):
         @classmethod
-        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            log.append((func.__name__, [k.__name__ for k in types], len(args), sorted(kwargs or {})))
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (),
+                               kwargs: Any = None) -> Any:
+            log.append((func.__name__, [k.__name__ for k in types], len(args),
+                        sorted(kwargs or {})))
             return super().__torch_function__(func, types, args, kwargs)
 
     class Param(t.Tensor):
@@ -706,7 +714,8 @@ def subclass_results(t: Any) -> Any:
     names = lambda x: type(x).__name__
     out = [names(p + 1), names(1 + p), names(p.sum()), names(t.stack([p, p])), names(p.split(1)[0]),
            names(p.max(0).values), names(r + 1), names(p + r), names(p[0]), names(p.detach()),
-           names(p.to(t.float64)), names(p.clone()), names(t.zeros_like(p)), names(p.requires_grad_())]
+           names(p.to(t.float64)), names(p.clone()), names(t.zeros_like(p)),
+           names(p.requires_grad_())]
     t.add(q, 1, alpha=2)
     q.mul(3)
     t.cat([q, q])
@@ -718,7 +727,8 @@ def function_mode(t: Any) -> Any:
     log = []
 
     class Mode(t.overrides.TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(self, func: Any, types: Any, args: Any = (),
+                               kwargs: Any = None) -> Any:
             log.append(func.__name__)
             return func(*args, **(kwargs or {}))
     x = t.ones(2)
@@ -737,7 +747,8 @@ def function_mode(t: Any) -> Any:
 def duck_typed_override(t: Any) -> Any:
     class Duck:
         @classmethod
-        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (),
+                               kwargs: Any = None) -> Any:
             return "duck", func.__name__, len(args)
     d = Duck()
     return (t.add(d, 1), t.add(t.ones(1), d), t.stack([d]), t.overrides.has_torch_function((d,)),

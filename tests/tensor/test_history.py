@@ -49,7 +49,7 @@ class Program:
     def partner(self, x: Any) -> Any:
         """A tensor that broadcasts to the shape of `x`."""
         fits = [t for t in self.pool if t.ndim <= x.ndim and all(
-            a in (1, b) for a, b in zip(reversed(t.shape), reversed(x.shape)))]
+            a in (1, b) for a, b in zip(reversed(t.shape), reversed(x.shape), strict=False))]
         return self.rng.choice(fits) if fits else x.detach().clone()
 
     def view(self, kind: str, x: Any) -> Any:
@@ -214,7 +214,7 @@ def compare(seed: int, steps: int) -> None:
         warnings.simplefilter("ignore")
         ours.run()
         theirs.run()
-        for i, (a, b) in enumerate(zip(ours.log, theirs.log)):
+        for i, (a, b) in enumerate(zip(ours.log, theirs.log, strict=False)):
             done = [e for e in theirs.log[: i + 1] if isinstance(e[0], str) and len(e) in (3, 4)]
             assert same(a, b), f"seed {seed}: after {done[-6:]}: {a} != {b}"
         assert same(ours.gradients(), theirs.gradients()), f"seed {seed}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,11 @@ def T(data: Any, dtype: str = "int64") -> Any:
 
 
 POOL = [0, -1, 1, slice(None), slice(1, None), slice(None, -1), slice(0, 5, 2), slice(3, 1), None,
-        Ellipsis, True, False, T([0, 1]), T([[1], [0]]), T(1), T(0, "int32"), T([True, False], "bool"),
-        T([True, False, True], "bool"), T([1, 0, 1, 1], "uint8"), T([[True] * 3, [False] * 3], "bool"),
-        [0, 1], [1, -1], np.array([0, 1]), np.array([True, False]), np.int64(1), T([]), T(True, "bool"),
-        7, 1.5, slice(None, None, -1), [True, False], slice(T(0), T(2))]
+        Ellipsis, True, False, T([0, 1]), T([[1], [0]]), T(1), T(0, "int32"),
+        T([True, False], "bool"), T([True, False, True], "bool"), T([1, 0, 1, 1], "uint8"),
+        T([[True] * 3, [False] * 3], "bool"), [0, 1], [1, -1], np.array([0, 1]),
+        np.array([True, False]), np.int64(1), T([]), T(True, "bool"), 7, 1.5, slice(None, None, -1),
+        [True, False], slice(T(0), T(2))]
 
 
 def build(item: Any, lib: Any) -> Any:
@@ -40,7 +42,7 @@ def build(item: Any, lib: Any) -> Any:
 def attempt(function: Any) -> Any:
     try:
         return function()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return type(error)
 
 
@@ -55,7 +57,8 @@ def compare(index: Any) -> None:
     assert np.array_equal(have.numpy(), want.numpy()), index
     assert have._is_view() == want._is_view(), index
     if want.numel() > 1:
-        steps = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (have, want)]
+        steps = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1]
+                 for t in (have, want)]
         assert steps[0] == steps[1], index
     if want._is_view() and want.numel():
         assert have.storage_offset() == want.storage_offset(), index
@@ -80,7 +83,8 @@ def several() -> list[Any]:
     return [tuple(rng.choice(POOL) for _ in range(rng.choice([3, 3, 4, 5]))) for _ in range(500)]
 
 
-BLOCKS = {"one": [(p,) for p in POOL], "two": list(itertools.product(POOL, POOL)), "more": several()}
+BLOCKS = {"one": [(p,) for p in POOL], "two": list(itertools.product(POOL, POOL)),
+          "more": several()}
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -99,7 +103,7 @@ def test_values_that_broadcast_or_do_not() -> None:
                          ((1, 2, 4, 5), (T([0, 1]), 0)), ((7,), (T([True, False], "bool"),))):
         value = np.full(shape, 3.5, np.float32)
         xt, xl = torch.tensor(BASE), lehr.tensor(BASE)
-        want = attempt(lambda: xt.__setitem__(build(index, torch), torch.tensor(value)))
-        have = attempt(lambda: xl.__setitem__(build(index, lehr), lehr.tensor(value)))
+        want = attempt(partial(xt.__setitem__, build(index, torch), torch.tensor(value)))
+        have = attempt(partial(xl.__setitem__, build(index, lehr), lehr.tensor(value)))
         assert (have is None) == (want is None), (shape, index, have, want)
         assert np.array_equal(xl.numpy(), xt.numpy()), (shape, index)

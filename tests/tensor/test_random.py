@@ -69,7 +69,8 @@ def test_fork_rng() -> None:
     ("exponential_", (2.0,), 0.5, 0.5), ("geometric_", (0.25,), 4.0, 12 ** 0.5),
     ("bernoulli_", (0.3,), 0.3, 0.21 ** 0.5), ("log_normal_", (0.0, 0.25), 1.0317, 0.2621),
     ("random_", (10,), 4.5, 8.25 ** 0.5)])
-def test_in_place_distributions(name: str, args: tuple[float, ...], mean: float, std: float) -> None:
+def test_in_place_distributions(name: str, args: tuple[float, ...], mean: float,
+                                std: float) -> None:
     lehr.manual_seed(11)
     x = lehr.empty(200, 100)
     assert getattr(x, name)(*args) is x

@@ -12,8 +12,8 @@ import lehr
 
 torch = pytest.importorskip("torch")
 
-VALUES = [0, 1, -1, 2.5, 1e-5, 1e9, 1e3, -1e-3, float("inf"), float("-inf"), float("nan"), 123456.789,
-          1e-8, 3.0, 1e5, 100.0, -0.0]
+VALUES = [0, 1, -1, 2.5, 1e-5, 1e9, 1e3, -1e-3, float("inf"), float("-inf"), float("nan"),
+          123456.789, 1e-8, 3.0, 1e5, 100.0, -0.0]
 SHAPES = [(), (1,), (3,), (7,), (30,), (2, 3), (3, 2, 4), (0,), (2, 0), (1001,), (40, 40),
           (2, 3, 4, 20), (12, 1, 90), (8, 7, 30)]
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "bool", "uint8"]
@@ -49,8 +49,9 @@ def test_random_tensors(block: int) -> None:
 
 
 @pytest.mark.parametrize("options", [
-    dict(precision=2, sci_mode=False, edgeitems=2, threshold=10, linewidth=60), dict(sci_mode=True),
-    dict(profile="short"), dict(profile="full"), dict(edgeitems=0, threshold=3)])
+    {"precision": 2, "sci_mode": False, "edgeitems": 2, "threshold": 10, "linewidth": 60},
+    {"sci_mode": True}, {"profile": "short"}, {"profile": "full"},
+    {"edgeitems": 0, "threshold": 3}])
 def test_options(options: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((10, 10)) * 1e6, rng.standard_normal(100), np.arange(5.0),
@@ -70,6 +71,7 @@ def test_what_stands_after_the_numbers() -> None:
         x = t.ones(2, 2, requires_grad=True)
         d = t.ones(40, requires_grad=True, dtype=t.float64)
         return [repr(x), repr(x * 2), repr(x.view(4)), repr(d), repr(t.ones(2, device="meta")),
-                repr(t.ones(2, 3, device="meta", dtype=t.float16)), str(x), f"{x}", repr(t.Size([1, 2])),
-                repr(t.device("cuda:1")), repr(t.float16), repr(t.zeros(0, 2, dtype=t.int32))]
+                repr(t.ones(2, 3, device="meta", dtype=t.float16)), str(x), f"{x}",
+                repr(t.Size([1, 2])), repr(t.device("cuda:1")), repr(t.float16),
+                repr(t.zeros(0, 2, dtype=t.int32))]
     assert texts(lehr) == texts(torch)
