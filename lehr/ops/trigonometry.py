@@ -211,23 +211,6 @@ class sinc:
         return F.mul(g, F.where(F.eq(x, 0), 0, slope))
 
 
-@op("spherical_bessel_j0(input: Tensor) -> Tensor")
-class spherical_bessel_j0:
-    """sin(x) / x, 1 at 0 and 0 at infinity (NIST DLMF 10.49.3)."""
-
-    kind, rule, where = POINTWISE, rule.float_unary, "special"
-    samples = sample.unary()
-
-    def decomp(F, x):
-        value = F.where(F.eq(x, 0), 1, F.div(F.sin(x), x))
-        return F.where(F.isinf(x), 0, value)
-
-    def vjp(F, g, out, x):
-        slope = F.div(F.sub(F.cos(x), out), x)
-        flat = F.logical_or(F.eq(x, 0), F.isinf(x))
-        return F.mul(g, F.where(flat, 0, slope))
-
-
 @op("deg2rad(input: Tensor) -> Tensor")
 class deg2rad:
     kind, rule, where, samples = POINTWISE, rule.float_unary, EVERYWHERE, sample.unary()
