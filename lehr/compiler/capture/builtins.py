@@ -187,7 +187,7 @@ def dir_(m: Machine, owner: Value | None = None) -> Value:
     if not isinstance(owner, ModuleValue):
         cls = owner.real if isinstance(owner, ClassValue) else owner.type_
         for base in cls.__mro__:
-            found |= set(m.class_space(m.class_value(base)).shown.values_of(m))
+            found |= set(m.class_space(m.class_value(base)).shown.values_of(m))  # type: ignore
     attrs = m.attrs_of(owner)
     if attrs is not None:
         found |= {k for k in attrs.values_of(m) if isinstance(k, str)}

@@ -129,7 +129,8 @@ class SetValue(ObjectValue):
     def searched(self, m: Machine, item: Value) -> Any:
         """The key to look for: a set stands for the frozenset of its elements."""
         item = item.force(m)
-        if isinstance(item, SetValue) and m.is_none(m.lookup(item.type_, "__hash__")):
+        hasher = m.lookup(item.type_, "__hash__")
+        if isinstance(item, SetValue) and hasher is not None and m.is_none(hasher):
             return frozenset(item.content(m))
         return item.key(m)
 
