@@ -35,7 +35,7 @@ from .fault import FaultValue, Raised
 from .frame import Frame, bind
 from .iterators import ViewValue
 from .klass import Classes
-from .objects import CellValue, ClassValue, FunctionValue, SuperValue
+from .objects import CellValue, ClassValue, FunctionValue, ObjectValue, SuperValue
 from .operation import Operations
 from .rebuild import Rebuilder, replay
 from .resume import HANDLED, Point
@@ -98,6 +98,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         self.lookups: dict[tuple[Any, str], Value | None] = {}
         self.overlays: dict[Any, dict[str, Value]] = {}     # class -> what the program wrote to it
         self.fresh_classes: dict[Any, Any] = {}             # classes made by the program
+        self.known_attrs: dict[int, Any] = {}               # id of a Known value -> its __dict__
         self.python_classes: dict[Any, bool] = {}
         self.has_dict: dict[Any, bool] = {}
         self.by_identity: dict[Any, bool] = {}
@@ -435,9 +436,14 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         obj = obj.force(self)
         if isinstance(obj, ClassValue) and issubclass(obj.real, cls.real):
             return SuperValue(cls.real, obj, obj.real)
-        if issubclass(obj.type_of(self), cls.real):
-            return SuperValue(cls.real, obj, obj.type_of(self))
-        return self.error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+        kind = self.claimed_class(obj)
+        if issubclass(kind, cls.real):
+            return SuperValue(cls.real, obj, kind)
+        blank: Any = obj.real
+        if blank is None and isinstance(obj, ObjectValue):
+            blank = obj.shell()
+        self.native_op(super, cls.real, blank)
+        return self.stop("unmodelled", "super() of this object")
 
     # -- match
 
