@@ -18,7 +18,7 @@ class Device:
         if isinstance(type, Device):
             return type
         if isinstance(type, int):
-            type, index = "cuda", type
+            index, type = type, "cuda"
         kind, _, number = type.partition(":")
         if kind not in TYPES or (number and (not number.isdigit() or index is not None)):
             raise RuntimeError(f"Invalid device string: {type!r}; expected one of "

@@ -42,10 +42,13 @@ TENSOR = Name("torch._utils", "_rebuild_tensor_v2")
 PARAMETER = Name("torch._utils", "_rebuild_parameter")
 
 
-class Pickler(pickle._Pickler):  # type: ignore[misc,name-defined]
+BASE: Any = vars(pickle)["_Pickler"]  # the one in Python: its opcodes can be written by hand
+
+
+class Pickler(BASE):  # type: ignore[misc]
     """Writes tensors as PyTorch does and collects their storages."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch = dict(BASE.dispatch)
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)

@@ -126,7 +126,9 @@ def device_of(args: Iterable[Any]) -> Device:
 
 def operands_type(operands: Sequence[Any]) -> DType:
     """PyTorch's result type of tensors and numbers."""
-    dims, zeros, numbers = [], [], []
+    dims: list[DType] = []
+    zeros: list[DType] = []
+    numbers: list[int] = []
     for a in operands:
         if a is None:
             continue
