@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lehr.base.options import Options
+from lehr.compiler import check
 from lehr.compiler.capture.entry import Compiled, Request
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
@@ -172,10 +173,16 @@ def host_call(name: str, args: tuple[Any, ...]) -> Any:
     return execute.run(registry.get(name), args)
 
 
+def program_of(graph: Graph, strides: Sequence[Any], options: Options) -> Any:
+    """The program of a graph, which checks its stages where that is asked for."""
+    made = Native(graph, strides, options)
+    return check.Checked(made, graph, strides, options) if options.check else made
+
+
 def native(request: Request, options: Options) -> Compiled:
     """C for the CPU."""
     if not request.tangents:
-        program = Native(request.graph, request.strides, options)
+        program = program_of(request.graph, request.strides, options)
         return Compiled(lambda inputs: (program(inputs), None), report=(program,))
     graph = functionalize(request.graph)
     params = {p.name: p for p in graph.params}
@@ -184,8 +191,8 @@ def native(request: Request, options: Options) -> Compiled:
     order = [p for p in graph.params if p.name not in names]
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])
-    first = Native(split.forward, [*request.strides, *saved], options)
-    second = Native(split.backward, request.grad_strides, options)
+    first = program_of(split.forward, [*request.strides, *saved], options)
+    second = program_of(split.backward, request.grad_strides, options)
 
     def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         made = first(inputs)
@@ -194,7 +201,8 @@ def native(request: Request, options: Options) -> Compiled:
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
         return second([*state, *rows])
-    return Compiled(forward, backward, functools.partial(replay, graph), (first, second))
+    made = Compiled(forward, backward, functools.partial(replay, graph), (first, second))
+    return check.joint(made, request.graph, graph, split, order) if options.check else made
 
 
 BACKENDS: dict[str, Callable[..., Compiled]] = {"reference": reference, "inductor": native}

@@ -57,10 +57,12 @@ def tensors(a: Any, grad: bool) -> Any:
 
 
 def call_of(op: Op, sample: Sample, grad: bool = False) -> tuple[Call, Exception | None]:
-    """The call, and what it raises in eager mode."""
-    bound = tuple(tensors(a, grad) for a in sample.bind(op))
-    _, error = outcome(dispatch.call, op, bound)
-    return Call(op, sample, bound), error
+    """The call, and what it (and its backward, where `grad`) raises in eager mode."""
+    call = Call(op, sample, tuple(tensors(a, grad) for a in sample.bind(op)))
+    made, error = outcome(dispatch.call, op, call.bound)
+    if error is None and grad:
+        _, error = outcome(reverse, [call], [made])
+    return call, error
 
 
 def eager(calls: Sequence[Call]) -> list[Any]:
@@ -189,13 +191,20 @@ def _gradient(have: Tensor | None, want: Tensor | None, op: Op) -> str:
     return oracle.agree(have._array, want._array, 4 * rtol, 4 * atol)
 
 
+def _weight(random: np.random.Generator, t: Tensor) -> Tensor:
+    """A random gradient in the layout of `t`."""
+    made = lehr.empty_strided(t._shape, t._strides, dtype=t.dtype)
+    made._array[...] = random.uniform(0.5, 1.5, t._shape)
+    return made
+
+
 def reverse(calls: Sequence[Call], made: Sequence[Any]) -> list[list[Tensor | None]]:
     """For each call the gradients of its operands, of the weighted sum of its results."""
     leaves = [[t for t in tensors_in(c.bound) if t.requires_grad] for c in calls]
     outs = [t for m in made for t in tensors_in(m)
             if t.requires_grad and t.dtype.is_floating_point and t.grad_fn is not None]
     random = np.random.default_rng(0)
-    weights = [laid(np.asarray(random.uniform(0.5, 1.5, t._shape), t.dtype.np)) for t in outs]
+    weights = [_weight(random, t) for t in outs]
     flat = [t for part in leaves for t in part]
     found = iter(autograd.run_backward(outs, weights, False, False, flat, False) if outs else
                  [None] * len(flat))

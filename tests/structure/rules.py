@@ -44,6 +44,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lehr.distributed": (*_folders, "lehr.vision", _graph, "lehr.compiler.passes", _run),
     "lehr.compiler.compile": EVERYTHING,
     "lehr.compiler.backend": EVERYTHING,
+    "lehr.compiler.check": EVERYTHING,
     "lehr.compiler.host": EVERYTHING,
     "lehr.compiler.counters": (_base,),
     "lehr.compiler.explain": EVERYTHING,

@@ -1,0 +1,210 @@
+"""`options={"check": "stages"}`: every stage of a compilation, run on the first call's inputs.
+
+The graph as captured is the reference. After each pass the graph runs again, then the program as
+lowered, fused, with its temporaries in the planned arena, then the compiled code; the first stage
+whose results or written storages are not the reference's raises `StageError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lehr.base import dtype as dt
+from lehr.base.options import Options
+from lehr.compiler.capture.entry import Compiled
+from lehr.compiler.emit import c
+from lehr.compiler.graph import interp
+from lehr.compiler.graph.ir import Graph, RefType, Value
+from lehr.compiler.loop import fuse, lower
+from lehr.compiler.loop import interp as loop_interp
+from lehr.compiler.loop import plan as memory_plan
+from lehr.compiler.passes import partition, pipeline
+from lehr.tensor.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+Results = list[Any]
+
+# Differences beyond rounding, relative to an array's largest element: another order of additions
+# and another library's functions stay below.
+ROUNDING = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1,
+            "complex128": 1e-9, "complex64": 1e-4}
+GROUPS = {"outputs": "result", "saved": "value saved for backward", "grads": "gradient"}
+
+
+class StageError(AssertionError):
+    """A stage of the compilation gives other results than the graph that was captured."""
+
+
+class Stage(NamedTuple):
+    """A form of the program. `run`: (arrays, Refs changed in place) -> its results."""
+
+    name: str
+    run: Callable[[list[Any]], Results]
+
+
+def copies(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs of a call as arrays of their own."""
+    return [t._array.copy() if isinstance(t, Tensor) else np.asarray(t) for t in inputs]
+
+
+def returned(graph: Graph, found: dict[str, tuple[Any, ...]]) -> Results:
+    return [a for g in GROUPS for a in found.get(g, ())]
+
+
+def stages(graph: Graph, strides: Sequence[Any], options: Options) -> Iterator[Stage]:
+    """The forms of a program for the CPU up to its C, in order, each made when it is asked for."""
+    def interpreted(g: Graph) -> Callable[[list[Any]], Results]:
+        return lambda arrays: returned(g, interp.run(g, arrays))
+
+    def looped(p: Any, plan: Any = None) -> Callable[[list[Any]], Results]:
+        return lambda arrays: list(loop_interp.run(p, arrays, plan=plan))
+
+    yield Stage("the captured graph", interpreted(graph))
+    for each in pipeline.PASSES:
+        graph = each.run(graph)
+        yield Stage(f"the graph after the pass {each.name}", interpreted(graph))
+    program = lower.lower(graph, result_strides=strides, supports=c.supports)
+    yield Stage("the program as lowered", looped(program))
+    program = fuse.fuse(program)
+    yield Stage("the program as fused", looped(program))
+    plan = memory_plan.plan(program)
+    yield Stage("the program in its planned memory", looped(program, plan))
+
+
+class Checked:
+    """A compiled program that compares its stages at its first call.
+
+    program   (inputs) -> result tensors, Refs updated in place
+    graph, strides, options   what it was made of
+    """
+
+    def __init__(self, program: Callable[[Sequence[Any]], list[Any]], graph: Graph,
+                 strides: Sequence[Any], options: Options) -> None:
+        self.program, self.graph, self.strides, self.options = program, graph, strides, options
+        self.done = False
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        if self.done:
+            return self.program(inputs)
+        made: list[Any] = []
+
+        def compiled(arrays: list[Any]) -> Results:
+            made.extend(self.program(inputs))
+            arrays[:] = copies(inputs)
+            return copies(made)
+
+        compare(self.graph, self._stages(compiled), copies(inputs))
+        self.done = True
+        return made
+
+    def _stages(self, compiled: Callable[[list[Any]], Results]) -> Iterator[Stage]:
+        yield from stages(self.graph, self.strides, self.options)
+        yield Stage("the compiled code", compiled)
+
+
+def joint(compiled: Compiled, graph: Graph, functional: Graph, split: partition.Split,
+          order: Sequence[Value]) -> Compiled:
+    """The compiled pair of a joint graph; its first backward compares the joint graph as captured,
+    without writes, and split. `order`: the parameters that are the call's inputs."""
+    places = {p.name: i for i, p in enumerate(order)}
+    late = iter(range(len(order), len(graph.params)))
+    sources = [places[p.name] if p.name in places else next(late) for p in graph.params]
+    done: list[bool] = []
+
+    def whole(g: Graph) -> Callable[[list[Any]], Results]:
+        return lambda arrays: returned(g, interp.run(g, arrays))
+
+    def halves(arrays: list[Any]) -> Results:
+        by_name = {p.name: a for p, a in zip(graph.params, arrays, strict=True)}
+        before = {p: by_name[p.name].copy() for p in order}
+        found = interp.run(split.forward, [by_name[p.name] for p in order])
+        saved = iter(found["saved"])
+        kept = [before[v] if v in before else next(saved) for v in split.kept]
+        tangents = [by_name[p.name] for p in graph.params if p.name not in places]
+        grads = interp.run(split.backward, [*kept, *tangents])["grads"]
+        return [*found["outputs"], *grads]
+
+    def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+        arrays = None if done else copies(inputs)
+        outputs, state = compiled.forward(inputs)
+        return outputs, (state, arrays)
+
+    def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
+        inner, arrays = state
+        if arrays is not None and not done:
+            every = [*arrays, *copies(tangents)]
+            compare(graph, (Stage("the captured graph", whole(graph)),
+                            Stage("the graph after the pass functionalize", whole(functional)),
+                            Stage("the graph split into forward and backward", halves)),
+                    [every[i] for i in sources])
+            done.append(True)
+        assert compiled.backward is not None
+        return compiled.backward(inner, tangents)
+    return compiled._replace(forward=forward, backward=backward)
+
+
+def compare(graph: Graph, several: Iterable[Stage], arrays: Sequence[Any]) -> None:
+    """Runs the stages on the inputs; StageError names the first that differs from the first one.
+
+    What the captured graph itself raises (an index out of range) is raised.
+    """
+    refs = [i for i, p in enumerate(graph.params) if isinstance(p.type, RefType)]
+    labels = [*_labels(graph), *(f"storage {graph.params[i].name}" for i in refs)]
+    want: Results | None = None
+    for stage in several:
+        mine = [a.copy() for a in arrays]
+        try:
+            have = [*stage.run(mine), *(mine[i] for i in refs)]
+        except Exception as error:
+            if want is None:
+                raise
+            raise StageError(f"{stage.name} raises {type(error).__name__}, which the captured "
+                             f"graph does not: {error}") from error
+        if want is None:
+            want = have
+            continue
+        found = [f"  {label}: {text}" for label, a, b in zip(labels, have, want, strict=True)
+                 if (text := difference(a, b))]
+        if found:
+            raise StageError(f"{stage.name} is the first stage of {graph.name!r} whose results are "
+                             "not those of the captured graph\n" + "\n".join(found))
+
+
+def _labels(graph: Graph) -> Iterator[str]:
+    """What each result is, with the user's line."""
+    for group, word in GROUPS.items():
+        for i, v in enumerate(graph.results.get(group, ())):
+            at = v.node.location if v.node is not None else None
+            yield f"{word} {i}" + (f" ({at})" if at else "")
+
+
+def difference(have: Any, want: Any) -> str:
+    """Empty where two arrays are equal but for rounding; else how many elements differ, by how
+    much, and where first."""
+    have, want = np.asarray(have), np.asarray(want)
+    if have.dtype != want.dtype or have.shape != want.shape:
+        return (f"{dt.of_numpy(have.dtype).name}{list(have.shape)}, expected "
+                f"{dt.of_numpy(want.dtype).name}{list(want.shape)}")
+    rounding = ROUNDING.get(dt.of_numpy(want.dtype).name)
+    if rounding is None:
+        bad = have != want
+        a, b = have.astype(object), want.astype(object)
+    else:
+        kind = np.complex128 if want.dtype.kind == "c" else np.float64
+        a, b = have.astype(kind), want.astype(kind)
+        with np.errstate(all="ignore"):
+            finite = np.abs(b[np.isfinite(b)])
+            bad = np.abs(a - b) > rounding * (finite.max() if finite.size else 0.0)
+            bad |= ~np.isfinite(a) | ~np.isfinite(b)
+            bad &= ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    if not bad.any():
+        return ""
+    where = tuple(int(i) for i in np.argwhere(bad)[0])
+    with np.errstate(all="ignore"):
+        most = max((abs(x - y) for x, y in zip(a[bad].tolist(), b[bad].tolist(), strict=True)
+                    if x == x and y == y), default=float("nan"))
+    return (f"{int(bad.sum())} of {bad.size} elements differ, by at most {most:.6g}; first at "
+            f"{where}: {have[where]}, expected {want[where]}")
