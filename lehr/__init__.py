@@ -146,10 +146,16 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.compiler.counters": "stats",
         "lehr.compiler.compile": "compile reset",
         "lehr.tensor.mode": "is_compiling",
+        "lehr.compiler.capture.directive": "disable error_on_graph_break graph_break",
     },
     "lehr.special": {},
     "lehr.linalg": {},
     "lehr.fft": {},
+    "lehr.serialization": {
+        "lehr.io": "save load",
+        "lehr.io.trust":
+            "add_safe_globals clear_safe_globals get_safe_globals safe_globals",
+    },
     "lehr.amp.autocast_mode": {
         "lehr.tensor.autocast": "autocast is_autocast_available",
         "lehr.amp.custom": "custom_fwd custom_bwd",

@@ -17,6 +17,7 @@ from lehr.base.dtype import DType
 from lehr.ops import families, parts, registry  # noqa: F401  (families fills the registry)
 from lehr.ops.registry import CREATE, PLACES, REQUIRED, Op, header
 from lehr.tensor import dispatch, override
+from lehr.tensor.format import plain
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -42,7 +43,8 @@ METHODS = {
     "random": "uniform_ normal_ log_normal_ exponential_ cauchy_ geometric_ random_ bernoulli_ "
               "bernoulli multinomial",
     "create": "new_tensor new",
-    "elementwise": "apply_ map_ map2_ fill_diagonal_ sum_to_size",
+    "elementwise": "apply_ map_ map2_ fill_diagonal_ sum_to_size polygamma polygamma_ "
+                   "conj_physical_",
 }
 _PLACED = {word.split("=")[0]: (module, word.split("=")[-1])
            for module, words in METHODS.items() for word in words.split()}
@@ -165,6 +167,8 @@ class Text:
                 self.keywords.append(name)
                 self.lines.append(f"if {name} is _no: {name} = _listed(_{name})")
                 continue
+            if name == "memory_format":
+                self.lines.append("memory_format = _plain(memory_format)")
             late = p.default is REQUIRED and p.name == "dim" and required[-1] == "dim"
             default = "" if p.default is REQUIRED and not late else "=_no" if late else f"=_d[{i}]"
             head.append(name + default)
@@ -203,7 +207,7 @@ def _compile(name: str, text: Text, body: list[str], space: dict[str, Any],
              params: list[Any]) -> Maker:
     """Defines a public function: whoever takes it over (`__torch_function__`) comes first."""
     safe = name if name.isidentifier() else "op"
-    space |= {"__name__": __name__, "_listed": listed, "_no": MISSING,
+    space |= {"__name__": __name__, "_listed": listed, "_no": MISSING, "_plain": plain,
               "_d": tuple(p.default for p in params),
               "_watch": override.WATCH, "_intercept": override.intercept, "_lacking": _lacking,
               "_late": override.late, "_state": STATE,

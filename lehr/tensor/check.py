@@ -38,7 +38,8 @@ def numerical_jacobian(fn: Callable[..., Any], inputs: Sequence[Any], x: Tensor,
             sides = []
             for step in (eps, -eps):
                 flat[at] = value + step
-                sides.append(_tuple(fn(*inputs))[out].detach().numpy().astype(np.float64).reshape(-1))
+                made = _tuple(fn(*inputs))[out].detach().numpy()
+                sides.append(made.astype(np.float64).reshape(-1))
             flat[at] = value
             rows.append((sides[0] - sides[1]) / (2 * eps))
     count = len(rows[0]) if rows else 0

@@ -10,6 +10,7 @@ from lehr.base import dtype as dt
 from lehr.base.device import CPU, Device
 from lehr.base.dtype import DType
 from lehr.ops import layout, registry
+from lehr.tensor.format import plain
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -25,9 +26,9 @@ def to(input: Tensor, device: Any = None, dtype: DType | None = None, copy: bool
         made = moved(made, where)
     if dtype is not None and dtype is not input.dtype:
         made = F.to_dtype(made, dtype)
-    if memory_format is not None and str(memory_format) != "torch.preserve_format":
-        if not is_contiguous(made, memory_format):
-            return F.clone(made, memory_format=memory_format)
+    order = plain(memory_format)
+    if order is not None and order != "preserve_format" and not is_contiguous(made, order):
+        return F.clone(made, memory_format=order)
     return F.clone(made) if copy and made is input else made
 
 
@@ -84,8 +85,7 @@ def target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, DType | 
 
 def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether the memory is dense in the order of `memory_format` (row-major by default)."""
-    given = "contiguous_format" if memory_format is None else str(memory_format)
-    name = given.removeprefix("torch.")
+    name = plain(memory_format) or "contiguous_format"
     if name == "contiguous_format":
         return layout.is_contiguous(self._shape, self._strides)
     rank = {"channels_last": 4, "channels_last_3d": 5}.get(name)
@@ -98,7 +98,7 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself where its memory is in that order, else a copy."""
     if is_contiguous(self, memory_format):
         return self
-    return Tensor.F.clone(self, memory_format=memory_format or "contiguous_format")
+    return Tensor.F.clone(self, memory_format=plain(memory_format) or "contiguous_format")
 
 
 TYPES = {"FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,

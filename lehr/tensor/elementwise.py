@@ -71,3 +71,18 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     if gap < 0 or any(n not in (1, m) for n, m in zip(want, self._shape[gap:], strict=True)):
         raise RuntimeError(f"size {list(want)} is not expandable to size {list(self._shape)}.")
     return self if want == self._shape else node.sum_to(self, want)
+
+
+def polygamma(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of the digamma function."""
+    return F.polygamma(n, self)
+
+
+def polygamma_(self: Tensor, n: int) -> Tensor:
+    """`polygamma`, written into the tensor."""
+    return self.copy_(F.polygamma(n, self))
+
+
+def conj_physical_(self: Tensor) -> Tensor:
+    """Complex numbers conjugated in place."""
+    return self.copy_(F.conj(self)) if self.dtype.is_complex else self

@@ -6,6 +6,8 @@ from __future__ import annotations
 class MemoryFormat(str):
     """An order of a tensor's dimensions in memory."""
 
+    __lehr_constant__ = True
+
     def __repr__(self) -> str:
         return f"torch.{str.__str__(self)}"
 
@@ -19,6 +21,8 @@ class MemoryFormat(str):
 class Layout(str):
     """How a tensor's elements are stored; lehr has strided tensors only."""
 
+    __lehr_constant__ = True
+
     def __repr__(self) -> str:
         return f"torch.{str.__str__(self)}"
 
@@ -26,6 +30,11 @@ class Layout(str):
 
     def __reduce__(self) -> str:
         return str.__str__(self)
+
+
+def plain(memory_format: object) -> str | None:
+    """The bare name of a memory format: what ops take, and graphs print."""
+    return None if memory_format is None else str(memory_format).removeprefix("torch.")
 
 
 contiguous_format, channels_last, channels_last_3d, preserve_format = (

@@ -79,7 +79,8 @@ class Saved:
         tensor, before = self.tensor, STATE.grad
         STATE.grad = False
         try:
-            self.packed = pack(tensor.detach() if self.is_output else tensor)  # type: ignore[union-attr]
+            assert tensor is not None
+            self.packed = pack(tensor.detach() if self.is_output else tensor)
         finally:
             STATE.grad = before
         if not self.is_output and tensor is not None and tensor.requires_grad:

@@ -19,6 +19,7 @@ from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops.rule import broadcast
 from lehr.tensor import api, dispatch, override
+from lehr.tensor.format import plain
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -247,7 +248,8 @@ def _like(name: str, draw: Any) -> Any:
     def like(input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
              generator: Generator | None = None) -> Tensor:
-        made = F.empty_like(input, dtype=dtype, device=device, memory_format=memory_format)
+        made = F.empty_like(input, dtype=dtype, device=device,
+                            memory_format=plain(memory_format))
         write(made, draw(tuple(input._shape), take(generator), made.dtype, made.device))
         return made.requires_grad_() if requires_grad else made
     like.__name__ = name
