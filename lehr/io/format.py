@@ -6,10 +6,8 @@
     NAME/version            "3"
 
 A tensor is `torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks)`,
-a
-parameter `torch._utils._rebuild_parameter(tensor, requires_grad, hooks)`, a storage the persistent
-id
-`("storage", torch.FloatStorage, key, location, elements)`.
+a parameter `torch._utils._rebuild_parameter(tensor, requires_grad, hooks)`, a storage the
+persistent id `("storage", torch.FloatStorage, key, location, elements)`.
 """
 
 from __future__ import annotations

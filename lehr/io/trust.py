@@ -22,15 +22,23 @@ class StorageClass:
         self.dtype = dtype
 
 
+def encode(text: str, encoding: str) -> bytes:
+    """Bytes as older pickles have them: a text in Latin-1."""
+    if encoding != "latin1":
+        raise ValueError(f"bytes encoded as {encoding!r}")
+    return text.encode("latin1")
+
+
 PLAIN: dict[tuple[str, str], Any] = {
+    ("_codecs", "encode"): encode,
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("collections", "defaultdict"): collections.defaultdict,
     ("collections", "Counter"): collections.Counter,
-    ("builtins", "set"): set, ("builtins", "frozenset"): frozenset, ("builtins", "complex"): complex,
-    ("builtins", "bytearray"): bytearray, ("builtins", "dict"): dict, ("builtins", "list"): list,
-    ("builtins", "int"): int, ("builtins", "float"): float, ("builtins", "str"): str,
-    ("builtins", "bool"): bool, ("builtins", "tuple"): tuple,
-    ("torch", "Size"): Size, ("torch", "device"): Device,
+    ("builtins", "set"): set, ("builtins", "frozenset"): frozenset,
+    ("builtins", "complex"): complex, ("builtins", "bytearray"): bytearray,
+    ("builtins", "dict"): dict, ("builtins", "list"): list, ("builtins", "int"): int,
+    ("builtins", "float"): float, ("builtins", "str"): str, ("builtins", "bool"): bool,
+    ("builtins", "tuple"): tuple, ("torch", "Size"): Size, ("torch", "device"): Device,
     ("lehr.tensor.size", "Size"): Size,
 }
 PLAIN |= {("torch", d.name): d for d in dt.ALL}
@@ -70,6 +78,11 @@ def safe_globals(safe: list[Any]) -> Iterator[None]:
     finally:
         _ALLOWED.clear()
         _ALLOWED.update(before)
+
+
+def is_allowed(kind: type) -> bool:
+    """Whether objects of a class may be given state: those that `add_safe_globals` named."""
+    return any(kind is found for found in _ALLOWED.values())
 
 
 def trusted(module: str, name: str) -> Any:
