@@ -7,10 +7,10 @@ import time
 
 import numpy as np
 import pytest
-from tests.emit.harness import Compiled, host_call, text
 
 from lehr.compiler.emit import host
 from lehr.compiler.run import executable, library, memory
+from tests.emit.harness import Compiled, host_call, text
 
 SIMPLE = text("x: param f32[64], w: param f32[64]", ["y: output f32[64]"], """
   kernel k(i0: 64) {

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from tests.emit.harness import host_call, memory_of
 
 from lehr.base import dtype as dt
 from lehr.base import sym
@@ -15,6 +14,7 @@ from lehr.compiler.loop.plan import plan
 from lehr.compiler.loop.text import print_program, walk
 from lehr.compiler.loop.verify import LoopError, verify
 from lehr.compiler.run import executable, library, memory, pool
+from tests.emit.harness import host_call, memory_of
 
 EXTENTS = (1, 2, 3, 5, 8, 31, 32, 33, 64, 70)
 UNARY = ("neg", "abs", "tanh", "sin", "floor", "sign")

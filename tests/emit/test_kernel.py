@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.emit.harness import Compiled, read, text
 
 from lehr.base import dtype as dt
 from lehr.compiler.emit import c
 from lehr.compiler.loop import interp
+from tests.emit.harness import Compiled, read, text
 
 RNG = np.random.default_rng(1)
 
@@ -164,7 +164,8 @@ def test_threads_do_not_matter():
     from lehr.compiler.run import pool
 
     before = pool.get_num_threads()
-    programs = [(sized(COLUMNS, R=20000, C=24), (20000, 24)), (sized(SOFTMAX, R=50, C=900), (50, 900))]
+    programs = [(sized(COLUMNS, R=20000, C=24), (20000, 24)),
+                (sized(SOFTMAX, R=50, C=900), (50, 900))]
     n = 3_000_000
     programs.append((text(f"x: param f32[{n}]", ["y: output f32[]"], f"""
   kernel s(; k0: {n}) {{
@@ -210,7 +211,7 @@ def test_scatter_gather_masks():
 
 
 def test_empty_table():
-    """An index into nothing is out of bounds, and is not followed; a masked one is not looked at."""
+    """An index into nothing is out of bounds and is not followed; a masked one is not looked at."""
     program = text("x: param f32[s,3], t: param i64[2]", ["y: output f32[2,3]"], """
   kernel k(i0: 2, i1: 3) {
     bind g0 below {s} = t[i0] if ge.b1(t[i0], i64(0))

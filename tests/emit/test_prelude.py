@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from tests.emit.harness import build_c
 
 from lehr.compiler.emit import header
+from tests.emit.harness import build_c
 
 UNARY = ("exp exp2 expm1 log log2 log10 log1p sqrt tanh erf sin cos tan asin acos atan sinh cosh "
          "asinh acosh atanh erfc lgamma floor ceil trunc rint abs").split()

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.emit.harness import Compiled, text
 
 from lehr.base import dtype as dt
 from lehr.compiler.emit import c
@@ -10,6 +9,7 @@ from lehr.compiler.emit.value import Unsupported
 from lehr.compiler.loop import interp
 from lehr.compiler.loop.text import row_major
 from lehr.compiler.run import pool
+from tests.emit.harness import Compiled, text
 
 RNG = np.random.default_rng(3)
 CLOSE = {"f32": 1e-5, "f64": 1e-13, "f16": 2e-3, "bf16": 1e-2}

@@ -3,7 +3,6 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.emit.harness import Compiled
 
 from lehr.base import dtype as dt
 from lehr.compiler.emit.value import Unsupported
@@ -11,11 +10,12 @@ from lehr.compiler.graph.ir import TensorType
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import Buffer, Expr, Kernel, Program, Store, axis
 from lehr.ops import execute, registry
+from tests.emit.harness import Compiled
 
 DTYPES = (dt.bool_, dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64, dt.float32, dt.float64)
 SPELLED = [op for op in registry.OPS.values() if op.c is not None]
 # The prelude's tests say how far functions may be off; here numpy's own single precision is beside.
-CLOSE = {"float32": dict(rtol=1e-6, atol=1e-44), "float64": dict(rtol=1e-13, atol=1e-320)}
+CLOSE = {"float32": {"rtol": 1e-6, "atol": 1e-44}, "float64": {"rtol": 1e-13, "atol": 1e-320}}
 # Of two zeros of different signs either will do; lgamma(1) is 0 only in theory.
 UNSIGNED_ZERO = ("maximum", "minimum", "clamp_min", "clamp_max", "lgamma")
 
@@ -99,9 +99,9 @@ def test_ops(dtype):
     assert len(done) > (10 if dtype is dt.bool_ else 25)
     for op, have, out in zip(done, results, p.results, strict=True):
         want = wanted(op, dtype, (a, b)).astype(out.dtype.np)
-        close = CLOSE.get(out.dtype.name, dict(rtol=0))
+        close = CLOSE.get(out.dtype.name, {"rtol": 0})
         if op.name == "lgamma":  # the eager kernel is the less exact one around its zeros
-            close = dict(rtol=1e-6 if out.dtype is dt.float32 else 1e-12, atol=1e-14)
+            close = {"rtol": 1e-6 if out.dtype is dt.float32 else 1e-12, "atol": 1e-14}
         np.testing.assert_allclose(have, want, err_msg=op.name, **close)
         if out.dtype.category == dt.FLOAT and op.name not in UNSIGNED_ZERO:
             zeros = want == 0

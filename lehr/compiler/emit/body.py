@@ -15,7 +15,7 @@ from lehr.base import sym
 from lehr.compiler.emit import value
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import Nest
-from lehr.compiler.loop.ir import Axis, Buffer, Expr
+from lehr.compiler.loop.ir import Buffer, Expr
 
 LONGEST = 9  # nodes spelled in one expression before it gets a name
 LANES = 32  # partial results of a fold: fixed, so that sums do not depend on the machine

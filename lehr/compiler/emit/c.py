@@ -17,7 +17,6 @@ from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
 from lehr.compiler.emit.order import order
-from lehr.compiler.emit.value import Unsupported
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Operand, Program, Step
 from lehr.compiler.loop.ir import Kernel as LoopKernel
 from lehr.compiler.loop.verify import touched
@@ -215,15 +214,14 @@ class _Emitter:
             self.end = self.end + sym.ceildiv(span, ALIGN) * ALIGN
         for k in q.before:
             self.kernel(out, k)
-        if q.kind:
+        if q.matrices:
             self.multiply(out, e, q)
-        for k in q.after:
-            self.kernel(out, k)
         self.used = sym.maximum(self.used, self.end)
         self.end = self.plan.size
 
     def multiply(self, out: Lines, e: Extern, q: product.Product) -> None:
         """The call of lehr_multiply."""
+        a, b, result = q.matrices
         made = None
         if q.rows is not None:
             name, made, base = self.function(q.rows, len(q.rows.axes) - 1)
@@ -233,15 +231,15 @@ class _Emitter:
                 out.add(f"void *const p[] = {{{self.pointers(made, base)}}};")
             out.add("lehr_product q = {")
             out.add(f"  .batch = {{{', '.join(map(self.size, (*pad, *q.batch)))}}},")
-            for letter, x in zip("abc", (q.a, q.b, q.c), strict=True):
+            for letter, x in zip("abc", q.matrices, strict=True):
                 steps = ", ".join(map(self.size, (*[0] * len(pad), *x.step)))
                 out.add(f"  .{letter} = {self.pointer(x.buffer)}, .{letter}_step = {{{steps}}}, "
                         f".ld{letter} = {self.size(x.leading)},")
             m, n, k = map(self.size, q.sizes)
-            out.add(f"  .ta = {q.a.trans}, .tb = {q.b.trans}, .m = {m}, .n = {n}, .k = {k},")
+            out.add(f"  .ta = {a.trans}, .tb = {b.trans}, .m = {m}, .n = {n}, .k = {k},")
             if made is not None:
                 out.add(f"  .rows = {name}, .p = p,")
-            item = q.c.buffer.dtype.itemsize
+            item = result.buffer.dtype.itemsize
             out.add("};", *(f"/* {_line(x)} */" for x in e.locations),
                     f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
         if made is not None and made.fault:

@@ -16,7 +16,7 @@ from lehr.base import dtype as dt
 from lehr.base.dtype import DType
 from lehr.compiler.emit import value
 from lehr.compiler.emit.body import LANES, Body, Loop
-from lehr.compiler.loop.ir import MONOIDS, Axis, Expr
+from lehr.compiler.loop.ir import MONOIDS, Expr
 
 BLOCK = 4096  # float32 numbers summed along a row before a double takes over
 DEEP = 256  # and along a column

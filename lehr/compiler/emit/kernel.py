@@ -91,34 +91,25 @@ class Kernel(Body):
     # Units
 
     def _units(self) -> None:
-        dims = orders.units(self.order)
+        """The loops over units, or, where groups are tasks, over all there is."""
+        dims = [(self._unit_name(a, block), sym.ceildiv(a.extent, block))
+                for a, block in orders.units(self.order)]
         if self.order.phased:
-            loops = [(a, block, self.index(sym.ceildiv(a.extent, block))) for a, block in dims]
-            with contextlib.ExitStack() as stack:
-                for a, block, count in loops:
-                    name = self._unit_name(a, block)
-                    stack.enter_context(self.out.block(
-                        f"for (int64_t {name} = 0; {name} < {count}; {name}++)"))
-                self._unit(dims)
-            return
-        if not dims:
-            with self.out.block("for (int64_t n = from; n < to; n++)"):
-                self._unit(dims)
-            return
-        if len(dims) == 1:
-            name = self._unit_name(*dims[0])
-            with self.out.block(f"for (int64_t {name} = from; {name} < to; {name}++)"):
-                self._unit(dims)
-            return
-        with self.out.block("for (int64_t n = from; n < to; n++)"):
-            rest: Any = 1
-            for k, (a, block) in reversed(list(enumerate(dims))):
-                count = sym.ceildiv(a.extent, block)
-                text = "n" if rest == 1 else f"n / {value.atom(self.index(rest))}"
-                text += f" % {value.atom(self.index(count))}" if k else ""
-                self.out.add(f"const int64_t {self._unit_name(a, block)} = {text};")
-                rest = rest * count
-            self._unit(dims)
+            loops = [(name, "0", self.index(count)) for name, count in dims]
+        else:
+            loops = [(dims[0][0] if len(dims) == 1 else "n", "from", "to")]
+        with contextlib.ExitStack() as stack:
+            for name, low, high in loops:
+                stack.enter_context(self.out.block(
+                    f"for (int64_t {name} = {low}; {name} < {high}; {name}++)"))
+            if len(dims) > 1 and not self.order.phased:
+                rest: Any = 1
+                for n, (name, count) in reversed(list(enumerate(dims))):
+                    text = "n" if rest == 1 else f"n / {value.atom(self.index(rest))}"
+                    text += f" % {value.atom(self.index(count))}" if n else ""
+                    self.out.add(f"const int64_t {name} = {text};")
+                    rest = rest * count
+            self._unit()
 
     def _unit_name(self, a: Axis, block: int) -> str:
         if block == 1:
@@ -127,7 +118,7 @@ class Kernel(Body):
         self.declare(name, "const int64_t {}")
         return name
 
-    def _unit(self, dims: Sequence[tuple[Axis, int]]) -> None:
+    def _unit(self) -> None:
         """One unit: the blocks of the strip, the serial axes, the rows."""
         with self.scope(), contextlib.ExitStack() as stack:
             serial = [(a, "0", self.index(a.extent)) for a in self.order.serial]
@@ -452,8 +443,8 @@ class Kernel(Body):
 def _combined(mode: str, place: str, text: str, dtype: Any) -> str:
     """What a combining store writes."""
     if dtype.short in value.HALF:
-        wide = [value.cast(x, dtype, dt.float32) for x in (place, text)]
-        return value.cast(_combined(mode, *wide, dt.float32), dt.float32, dtype)
+        old, new = (value.cast(x, dtype, dt.float32) for x in (place, text))
+        return value.cast(_combined(mode, old, new, dt.float32), dt.float32, dtype)
     if mode in ("max", "min"):
         return f"lehr_{mode}imum_{dtype.short}({place}, {text})"
     sign = {("add", False): "+", ("mul", False): "*", ("add", True): "|", ("mul", True): "&"}[

@@ -203,7 +203,7 @@ class Copy:
 
     def copied(self, e: Expr) -> Expr:
         """`e` over its copied children."""
-        f = [self.memo[a] if isinstance(a, Expr) else a for a in e.fields]
+        f: list[Any] = [self.memo[a] if isinstance(a, Expr) else a for a in e.fields]
         if e.kind == "Load":
             made = Expr("Load", e.dtype, f[0], tuple(map(self.at, f[1])), *f[2:])
             return made if self.load is None else self.load(made)
@@ -215,7 +215,7 @@ class Copy:
         if e.kind in ("Reduce", "Scan"):
             args = tuple(self.memo[a] for a in f[2])
             old = f[1] if e.kind == "Reduce" else (f[1],)
-            axes = tuple(x for a in old for x in self.axes.get(a.var, (a,)))
+            axes: tuple[Any, ...] = tuple(x for a in old for x in self.axes.get(a.var, (a,)))
             if not axes:
                 return args[f[3]]
             return Expr(e.kind, e.dtype, f[0], axes if e.kind == "Reduce" else axes[0], args, f[3])
@@ -311,7 +311,8 @@ class _Memory:
 def _renamed(value: Expr, own: set[Any]) -> dict[Any, tuple[Axis, ...]]:
     """New axes for the reductions inside that depend on `own`: where the value goes, their old ones
     may be in use."""
-    stack, seen, made = [value], {value}, {}
+    stack, seen = [value], {value}
+    made: dict[Any, tuple[Axis, ...]] = {}
     while stack:
         e = stack.pop()
         if e.kind == "Reduce" and not own.isdisjoint(e.free):
@@ -383,11 +384,13 @@ def inner_axes(nest: Nest) -> dict[Any, Axis]:
 
 
 def _inner_axes(nest: Nest) -> dict[Any, Axis]:
-    found = {a.var: a for r in nest.roots for a in r.axes}
+    found: dict[Any, Axis] = {a.var: a for r in nest.roots for a in r.axes}
     for e in nest.everything():
         if isinstance(e, Expr) and e.kind in ("Reduce", "Scan"):
             found |= {a.var: a for a in (e.fields[1] if e.kind == "Reduce" else (e.fields[1],))}
-    return {v: a for v, a in found.items() if all(v is not o.var for o in nest.outer)}
+    for a in nest.outer:
+        found.pop(a.var, None)
+    return found
 
 
 def row_folds(nest: Nest) -> list[Expr]:

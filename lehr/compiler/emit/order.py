@@ -173,7 +173,7 @@ def _inner(nest: Nest, axes: Sequence[Axis]) -> tuple[Axis, ...]:
 
 def _steps(nest: Nest) -> list[tuple[Any, Any, frozenset[Any]]]:
     """(index, what it depends on) of every access to memory."""
-    found = []
+    found: list[tuple[Any, Any, frozenset[Any]]] = []
     for e in nest.everything():
         if isinstance(e, Expr) and e.kind == "Load":
             found.append((e, e.fields[1][0], nest.deps(e)))

@@ -30,7 +30,6 @@ from lehr.compiler.loop.ir import (
 )
 from lehr.compiler.loop.text import row_major
 
-_SPELLED = {"f32": "f32", "f64": "f64"}
 MOST = 4  # batch dimensions of lehr_product
 
 
@@ -44,21 +43,18 @@ class Matrix(NamedTuple):
 
 
 class Product(NamedTuple):
-    """`before`: kernels that copy operands. Then the gemm, if any, of `kind`; `rows` runs after
-    blocks of rows of it, `after` after all. `scratch`: temporary buffers. `views`: buffers that
-    stand for rectangles of others."""
+    """`before`: kernels that copy operands, or all that there is to do. Then, if there are
+    `matrices` (A, B, C), the gemm of dtype `kind`; `rows` runs after blocks of rows of it.
+    `scratch`: temporary buffers. `views`: buffers that stand for rectangles of others."""
 
     before: tuple[Kernel, ...]
-    kind: str
-    batch: tuple[Any, ...]
-    sizes: tuple[Any, Any, Any]  # m, n, k
-    a: Matrix | None
-    b: Matrix | None
-    c: Matrix | None
-    rows: Kernel | None
-    after: tuple[Kernel, ...]
     scratch: tuple[Buffer, ...]
     views: dict[Buffer, Operand]
+    matrices: tuple[Matrix, ...] = ()
+    kind: str = ""
+    batch: tuple[Any, ...] = ()
+    sizes: tuple[Any, ...] = ()  # m, n, k
+    rows: Kernel | None = None
 
 
 def supported(e: Extern) -> bool:
@@ -111,7 +107,8 @@ class _Maker:
         a, b = self.operand(left, "a", wide), self.operand(right, "b", wide)
         m, k, n = *left.shape[-2:], right.shape[-1]
         batch = tuple(e.output.shape[:-2])
-        result, stores = out, ()
+        result: Buffer = out
+        stores: tuple[Store, ...] = ()
         axes = e.axes or tuple(axis(f"i{d}", s) for d, s in enumerate(e.output.shape))
         flip = not _contiguous(out.strides, -1, -2, out.shape) and _contiguous(
             out.strides, -2, -1, out.shape)
@@ -128,12 +125,12 @@ class _Maker:
         leading = result.strides[-1 if flip else -2]
         c = Matrix(result, 0, sym.maximum(leading, n) if _one(m) else leading,
                    tuple(result.strides[:-2]))
-        batch, (left_, right_, c) = _merged(batch, [*order, c])
+        batch, matrices = _merged(batch, [*order, c])
         if len(batch) > MOST:
             raise Unsupported(f"extern {e.name}: more than {MOST} batch dimensions that do not "
                               "walk memory as one")
-        return Product(tuple(self.before), _SPELLED[wide.short], batch, (m, n, k), left_, right_, c,
-                       rows, (), tuple(self.scratch), self.views)
+        return Product(tuple(self.before), tuple(self.scratch), self.views, tuple(matrices),
+                       wide.short, batch, (m, n, k), rows)
 
     def operand(self, o: Operand, name: str, wide: DType) -> Matrix:
         """A matrix that gemm can read, copied first where it has to be."""
@@ -192,9 +189,8 @@ class _Maker:
         value = Expr("Reduce", dtype, "sum", (k,), (alu("mul", *pair),), 0)
         value = value if out.dtype is dtype else Expr("Cast", out.dtype, value)
         whole = Kernel(e.name, axes, (Store(out, idx, value),), (), e.locations)
-        after = (Kernel(f"{e.name}_rows", e.axes, e.epilogue, e.binds, e.locations),
-                 ) if e.epilogue else ()
-        return Product((whole,), "", (), (0, 0, 0), None, None, None, None, after, (), self.views)
+        rows = self.epilogue(out, (), e.axes, False)
+        return Product((whole, *([rows] if rows else [])), (), self.views)
 
 
 def _unbound(b: Bind) -> Any:
