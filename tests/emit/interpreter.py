@@ -235,13 +235,14 @@ def repair() -> None:
         return [self.to_tensor(s, t.dtype) for s, t in zip(state, given, strict=True)]
 
     def generic_scan(self: Any, given: Any) -> list[Any]:
-        data = [t.handle.data for t in given]
-        rows = [[np.take(d, [0], self.axis) for d in data]]
-        for i in range(1, data[0].shape[self.axis]):
-            rows.append(combined(self, given, rows[-1],
-                                 [np.take(d, [i], self.axis) for d in data]))
-        whole = [np.concatenate([r[k] for r in rows], self.axis) for k in range(len(data))]
-        return [self.to_tensor(w, t.dtype) for w, t in zip(whole, given, strict=True)]
+        state, axis, step = [t.handle.data for t in given], self.axis, 1
+        n = state[0].shape[axis]
+        place = np.arange(n).reshape([-1 if d == axis else 1 for d in range(state[0].ndim)])
+        while step < n:  # after each round, element i holds the last 2 * step elements
+            joined = combined(self, given, [np.roll(s, step, axis) for s in state], state)
+            state = [np.where(place < step, *pair) for pair in zip(state, joined, strict=True)]
+            step *= 2
+        return [self.to_tensor(s, t.dtype) for s, t in zip(state, given, strict=True)]
 
     def combined(self: Any, given: Any, left: Any, right: Any) -> list[np.ndarray]:
         both = [self.to_tensor(x, t.dtype) for side in (left, right)
@@ -254,13 +255,22 @@ def repair() -> None:
         return I.TensorHandle(np.full(kind.shape, arg.data.reshape(-1)[0], arg.data.dtype),
                               arg.dtype.scalar)
 
-    def whole(self: Any) -> int:
-        return int(self.handle.data.reshape(-1)[0])
+    def ones(self: Any, kind: Any) -> Any:
+        scalar = kind.scalar
+        dtype = np.bool_ if scalar == tl.int1 else np.dtype(str(scalar))
+        return I.TensorHandle(~np.zeros(1, dtype), scalar)
 
-    tl.tensor.__index__ = whole  # numpy 2.4 takes no array of one element for a number
-    old = I._convert_float
+    def set_attr(self: Any, where: Any, name: str, value: Any) -> None:
+        if name == "__index__":  # numpy 2.4 takes no array of one element for a number
+            value = lambda t: int(t.handle.data.reshape(-1)[0])
+        before(self, where, name, value)
+
+    old, before = I._convert_float, I._LangPatchScope.set_attr
+    I._LangPatchScope.set_attr = set_attr
     I._convert_float = convert
-    I.InterpreterBuilder.create_dot, I.InterpreterBuilder.create_splat = create_dot, splat
+    builder = I.InterpreterBuilder
+    builder.create_dot, builder.create_splat = create_dot, splat
+    builder.get_all_ones_value = ones
     I.ReduceOps.generic_reduce, I.ScanOps.generic_scan = generic_reduce, generic_scan
 
 

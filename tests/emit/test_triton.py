@@ -6,11 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from tests.emit import test_kernel as kernels
-from tests.emit import test_spelling as spelling
-from tests.emit.harness import read, text
-from tests.emit.interpreter import Worker
-from tests.loop import model
 
 from lehr.base import dtype as dt
 from lehr.base import philox
@@ -21,6 +16,11 @@ from lehr.compiler.loop.ir import Program
 from lehr.compiler.loop.lower import lower
 from lehr.compiler.loop.verify import verify
 from lehr.compiler.passes import pipeline
+from tests.emit import test_kernel as kernels
+from tests.emit import test_spelling as spelling
+from tests.emit.harness import read, text
+from tests.emit.interpreter import Worker
+from tests.loop import model
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason=(
     'the package triton is not installed: pip install "lehr[triton]"'))
@@ -58,7 +58,7 @@ SHARED = [
     (kernels.test_columns, (30, 70)), (kernels.test_columns, (700, 65)),
     (kernels.test_norm, (7, 96)), (kernels.test_norm, (3, 33)), (kernels.test_norm, (2, 5000)),
     (kernels.test_whole, (3, 5)), (kernels.test_whole, (300, 70)),
-    (kernels.test_whole, (40, 10007)), (kernels.test_scatter_gather_masks,),
+    (kernels.test_whole, (3, 10007)), (kernels.test_scatter_gather_masks,),
     (kernels.test_empty_table,), *((kernels.test_combining, *case) for case in (
         ("add", "f32"), ("mul", "f64"), ("mul", "f32"), ("max", "i32"), ("max", "f32"),
         ("min", "bf16"), ("add", "b1"), ("add", "i8"), ("add", "i64"))),
@@ -113,7 +113,7 @@ def launches(code):
     return [s["launch"] for s in code.record["steps"]]
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (3, 64), (2, 70), (40, 257), (1, 1), (2, 9000)])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 64), (2, 70), (40, 257), (1, 1), (2, 5000)])
 def test_softmax(shape):
     code = check(kernels.sized(kernels.SOFTMAX, R=shape[0], C=shape[1]), f32(*shape), rtol=1e-5)
     if shape[1] < 1000:  # each exponential once, kept for the division
@@ -275,7 +275,7 @@ def test_symbolic_sizes():
   return y, z, u
 }"""
     made = Interpreted(program)
-    for shape in ((3, 5), (0, 4), (4, 0), (70, 300), (33, 4000)):
+    for shape in ((3, 5), (0, 4), (4, 0), (70, 300), (9, 3000)):
         x, w = f32(*shape), f32(shape[1])
         have, want = made(x, w), interp.run(made.program, [x, w])
         for h, v in zip(have, want, strict=True):
@@ -285,9 +285,10 @@ def test_symbolic_sizes():
 PRODUCT = """program p(a: param D[2,M,K], b: param D[2,K,N] strides [S,1,K], c: param f32[N]) {
   y: arena D[2,M,N]
   z: output f32[2,M,N]
-  extern mm: matmul(in(0), in(1), None) of (view(a, {0}, [2,M,K], [A,K,1]), view(b, {0}, [2,K,N],
-  [S,1,K])) -> view(y, {0}, [2,M,N], [B,N,1]) with (i0: 2, i1: M, i2: N) {
-    z[i0,i1,i2] = add.f32(mul.f32(cast.f32(y[i0,i1,i2]), f32(0.5)), c[i2])
+  extern mm: matmul(in(0), in(1), None) of (view(a, {0}, [2,M,K], [A,K,1]),
+   view(b, {0}, [2,K,N], [S,1,K])) -> view(y, {0}, [2,M,N], [B,N,1])
+   with (i0: 2, i1: M, i2: N) {
+    z[i0,i1,i2] = add.f32(mul.f32(CAST(y[i0,i1,i2]), f32(0.5)), c[i2])
   }
   return z
 }"""
@@ -296,12 +297,13 @@ PRODUCT = """program p(a: param D[2,M,K], b: param D[2,K,N] strides [S,1,K], c: 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f16", "f64"])
 @pytest.mark.parametrize("m, n, k", [(64, 64, 64), (33, 70, 45), (1, 20, 5), (130, 17, 3)])
 def test_products(dtype, m, n, k):
-    program = PRODUCT
-    for name, size in dict(M=m, N=n, K=k, S=k * n, A=m * k, B=m * n).items():
-        program = re.sub(rf"\b{name}\b", str(size), program)
-    program = re.sub(r"\bD\b", dtype, program)
-    program = program.replace("cast.f32(y", "(y") if dtype == "f32" else program
-    program = program.replace(f"mul.f32((y[i0,i1,i2])", "mul.f32(y[i0,i1,i2]")
+    """Blocks at the edges, a transposed operand, an epilogue, one rounding of the product."""
+    names = {"M": m, "N": n, "K": k, "S": k * n, "A": m * k, "B": m * n, "D": dtype}
+    program = re.sub(r"\n   (?=view|with)", " ", PRODUCT)
+    for name, value in names.items():
+        program = re.sub(rf"\b{name}\b", str(value), program)
+    program = program.replace("CAST(y[i0,i1,i2])", "y[i0,i1,i2]" if dtype == "f32" else
+                              "cast.f32(y[i0,i1,i2])")
     kind = dt.BY_SHORT[dtype].np
     a, b, c = f32(2, m, k).astype(kind), f32(2, k, n).astype(kind), f32(n)
     close = {"f32": 1e-5, "f64": 1e-6, "bf16": 2e-2, "f16": 3e-3}[dtype]

@@ -151,8 +151,9 @@ class _Stages:
                 b = self.buffer(lane.state(a.dtype) if len(args) > 1 else a.dtype, s.extent * size)
                 place = s.var * size + at
                 fold = Expr("Reduce", a.dtype, monoid, rest, values, part)
-                by.setdefault(key, []).append(
-                    Root(b, place, expr.cast(fold, b.dtype), (), "set", None, 0))
+                roots = by.setdefault(key, [])
+                roots.append(Root(b, place, expr.cast(fold, b.dtype), (), "set", None, 0,
+                                  len(roots)))
                 j = axis(f"j{self.serial}", s.extent, "reduce")
                 loads.append((b, j, a.dtype))
             j = loads[0][1]
@@ -176,7 +177,7 @@ class _Stages:
         roots = []
         for f in dict.fromkeys(folds):
             b = self.buffer(f.dtype, size)
-            roots.append(Root(b, at, copy(f), (), "set", None, 0))
+            roots.append(Root(b, at, copy(f), (), "set", None, 0, len(roots)))
             self.made[f] = Expr("Load", f.dtype, b, (at,), None, None)
         self.before.append(self.nest.replace(
             name=f"{self.nest.name}_fold{len(self.before)}", outer=outer, roots=tuple(roots),
