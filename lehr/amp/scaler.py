@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.optim.optimizer import Optimizer
 from lehr.tensor.autocast import has_cuda
 from lehr.tensor.mode import no_grad
 from lehr.tensor.tensor import Tensor
@@ -86,7 +85,7 @@ class GradScaler:
 
     # -- one step
 
-    def unscale_(self, optimizer: Optimizer) -> None:
+    def unscale_(self, optimizer: Any) -> None:
         """Divides the optimizer's gradients by the factor, once before its step."""
         if not self._enabled:
             return
@@ -103,7 +102,7 @@ class GradScaler:
         state["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, found, False)
         state["stage"] = UNSCALED
 
-    def _unscale_grads_(self, optimizer: Optimizer, inv_scale: Tensor, found_inf: Tensor,
+    def _unscale_grads_(self, optimizer: Any, inv_scale: Tensor, found_inf: Tensor,
                         allow_fp16: bool) -> dict[Any, Tensor]:
         """Divides; gives, for every device, 1 where a gradient is not finite and 0 otherwise."""
         found: dict[Any, Any] = {}
@@ -122,7 +121,7 @@ class GradScaler:
                     grad.mul_(inv_scale.to(device))
         return {device: bad.float() for device, bad in found.items()}
 
-    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step on unscaled gradients, or nothing where one is not finite."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -142,7 +141,7 @@ class GradScaler:
         state["stage"] = STEPPED
         return out
 
-    def _maybe_opt_step(self, optimizer: Optimizer, optimizer_state: dict[str, Any], *args: Any,
+    def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any,
                         **kwargs: Any) -> Any:
         if sum(float(v.item()) for v in optimizer_state["found_inf_per_device"].values()):
             self.skipped += 1
@@ -171,13 +170,13 @@ class GradScaler:
             del optimizer.grad_scale, optimizer.found_inf
             state["stage"] = STEPPED
 
-    def _check_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
+    def _check_inf_per_device(self, optimizer: Any) -> dict[Any, Tensor]:
         one = Tensor.F.full((), 1.0, dtype=dt.float32, device=self._scale.device)
         state = self._per_optimizer_states[id(optimizer)]
         state["found_inf_per_device"] = self._unscale_grads_(optimizer, one, one * 0, True)
         return state["found_inf_per_device"]  # type: ignore[no-any-return]
 
-    def _found_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
+    def _found_inf_per_device(self, optimizer: Any) -> dict[Any, Tensor]:
         return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
 
     def update(self, new_scale: Any = None) -> None:
