@@ -205,7 +205,7 @@ class isclose:
 class allclose:
     """Whether `isclose` holds everywhere, as a Python bool."""
 
-    kind, where, nondiff, breaks = COMPOSITE, "function method", True, "data-dependent-value"
+    kind, where, nondiff, breaks = COMPOSITE, "function method", True, "data-dependent"
 
     def rule(x, y, *rest):
         _closeness(x, y)
@@ -228,7 +228,7 @@ class allclose:
 class equal:
     """Whether two tensors have the same shape and elements, as a Python bool."""
 
-    kind, where, nondiff, breaks = COMPOSITE, "function method", True, "data-dependent-value"
+    kind, where, nondiff, breaks = COMPOSITE, "function method", True, "data-dependent"
 
     def rule(x, y):
         return Number(dt.BOOL)

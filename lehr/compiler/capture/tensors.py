@@ -26,7 +26,7 @@ from lehr.compiler.capture.source import Source, const
 from lehr.compiler.capture.tracer import SymNumber, Tracer
 from lehr.compiler.capture.value import CONSTANT_SET, Const, Known, Value
 from lehr.compiler.graph.ir import Location
-from lehr.ops.registry import Functions
+from lehr.ops.registry import Functions, Op
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -477,6 +477,9 @@ class CaptureTracer(Tracer):
 
     def concretize(self, what: str, value: Any) -> Any:
         return self.machine.stop("data-dependent", f"{what}()")
+
+    def refuse(self, op: Op) -> None:
+        self.machine.stop(op.breaks, f"{op.api}()")
 
 
 def enter(tracer: Tracer | None) -> dict[str, Any]:

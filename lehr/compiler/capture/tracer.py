@@ -173,6 +173,8 @@ class Tracer:
 
     def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Adds a node; returns twins in the layout that eager results would have."""
+        if op.breaks is not None:
+            self.refuse(op)
         self.ops += 1
         builder = self.builder
         builder.location = self.where()
@@ -215,6 +217,10 @@ class Tracer:
     def concretize(self, what: str, value: Any) -> Any:
         """The program needs data: a capture built on this class breaks here."""
         raise RuntimeError(f"{what} needs the data of a tensor that is being captured")
+
+    def refuse(self, op: Op) -> None:
+        """The op's result depends on data in a way that no graph describes."""
+        raise RuntimeError(f"{op.name} cannot be part of a graph ({op.breaks})")
 
     # -- values --------------------------------------------------------------------------------------------
 
