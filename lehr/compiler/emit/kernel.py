@@ -217,16 +217,13 @@ class Kernel(Body):
         exprs = self._needs(g)
         if g.axes and self.order.strip is not None:
             self._columns(g, exprs)
-        stages = {e: self.fresh("row") for e in g.stages}
-        for e, name in stages.items():
-            size = orders._count(g.axes) * (self.order.width or 1)
-            self._array(name, value.register(e.dtype), size, e.dtype.itemsize)
+        stages = {e: self._stage(g, e, n) for e, n in g.stages}
         lanes = self.order.strip is None and self._lanes(g)
         loops = self._order(g, lanes)
 
         def stores() -> None:
-            for e, name in stages.items():
-                self.out.add(f"{name}[{self._position(g)}] = {self.spell(e)};")
+            for e, (place, _) in stages.items():
+                self.out.add(f"{place()} = {self.spell(e)};")
             for n in g.roots:
                 self._store(self.nest.roots[n])
 
@@ -235,8 +232,18 @@ class Kernel(Body):
             fold.Folding(self, g.folds, loops, way).run(exprs, stores)
         else:
             self._plain(g, loops, exprs, stores)
-        for e, name in stages.items():
-            self.let(e, f"{name}[{self._position(g)}]", name)
+        for e, (place, names) in stages.items():
+            self.let(e, place(), *names)
+
+    def _stage(self, g: Group, e: Expr, root: int | None) -> tuple[Callable[[], str], list[str]]:
+        """(the place of a kept value, spelled within the loops; what it names)."""
+        if root is not None:
+            r = self.nest.roots[root]
+            return lambda: f"{self.pointer(r.buffer, True)}[{self.index(r.index)}]", []
+        name = self.fresh("row")
+        size = orders.count(g.axes) * (self.order.width or 1)
+        self._array(name, value.register(e.dtype), size, e.dtype.itemsize)
+        return lambda: f"{name}[{self._position(g)}]", [name]
 
     def _alone(self, g: Group) -> Group:
         """Folds the same for every column are done once; the group without them."""
@@ -352,7 +359,7 @@ class Kernel(Body):
 
     def _needs(self, g: Group) -> list[Any]:
         exprs: list[Any] = [e for n in g.roots for e in self.nest.uses(self.nest.roots[n])]
-        return [*exprs, *g.stages]
+        return [*exprs, *(e for e, _ in g.stages)]
 
     def _plain(self, g: Group, loops: list[Loop], exprs: list[Any],
                stores: Callable[[], None]) -> None:

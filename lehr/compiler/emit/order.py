@@ -29,13 +29,14 @@ BLOCKS = 8  # blocks that a strip is cut into where it is long enough
 
 class Group(NamedTuple):
     """One loop nest: `axes` (outermost first), what it folds, which roots it stores, which values
-    it keeps for later groups. `time` orders groups."""
+    it keeps for later groups: (value, the root in whose place it is kept until that root replaces
+    it, or None: in an array of its own). `time` orders groups."""
 
     time: int
     axes: tuple[Axis, ...]
     folds: tuple[Expr, ...]
     roots: tuple[int, ...]
-    stages: tuple[Expr, ...] = ()
+    stages: tuple[tuple[Expr, int | None], ...] = ()
 
 
 class Order(NamedTuple):
@@ -80,7 +81,7 @@ def size_of(extent: Any, guess: int = 64) -> int:
     return extent if isinstance(extent, int) else guess
 
 
-def _count(axes: Iterable[Axis]) -> int:
+def count(axes: Iterable[Axis]) -> int:
     n = 1
     for a in axes:
         n *= max(size_of(a.extent), 1)
@@ -265,23 +266,46 @@ def _staged(nest: Nest, groups: Sequence[Group], width: int | None) -> tuple[Gro
     made = list(groups)
     rows: dict[frozenset[Any], list[int]] = {}
     for n, g in enumerate(groups):
-        if g.axes and all(isinstance(a.extent, int) for a in g.axes):
+        if g.axes:
             rows.setdefault(frozenset(a.var for a in g.axes), []).append(n)
     for several in rows.values():
-        if len(several) < 2 or _count(groups[several[0]].axes) * (width or 1) > ROW:
+        if len(several) < 2:
             continue
-        sets = [needed(nest, groups[n]) for n in several]
-        uses: dict[Any, int] = {}
-        for found in sets:
-            for e in found:
-                uses[e] = uses.get(e, 0) + 1
-        for k, found in enumerate(sets[:-1]):
-            later = {e for more in sets[k + 1:] for e in more}
-            first = [e for e in found if isinstance(e, Expr) and e in later
-                     and not any(e in before for before in sets[:k])]
-            kept = _outermost(nest, [e for e in first if _heavy(nest, e)], groups, several[k:])
+        axes = groups[several[0]].axes
+        fits = all(isinstance(a.extent, int) for a in axes) and count(axes) * (width or 1) <= ROW
+        sets = [set(needed(nest, groups[n])) for n in several]
+        taken: set[int] = set()
+        for k in range(len(several) - 1):
+            before, after = set().union(*sets[:k]), set().union(*sets[k + 1:])
+            shared = [e for e in needed(nest, groups[several[k]]) if isinstance(e, Expr)
+                      and e in after and e not in before and _heavy(nest, e)]
+            kept = []
+            for e in _outermost(nest, shared, groups, several[k:]):
+                place = _place(nest, e, [groups[n] for n in several[k + 1:]], taken)
+                if place is not None or fits:
+                    kept.append((e, place))
+                    taken |= set() if place is None else {place}
             made[several[k]] = made[several[k]]._replace(stages=tuple(kept))
     return tuple(made)
+
+
+def _place(nest: Nest, e: Expr, later: Sequence[Group], taken: set[int]) -> int | None:
+    """The root that a value may wait in the place of: the only one to use it, last of all."""
+    users = [g for g in later if e in needed(nest, g)]
+    roots = [n for g in users for n in g.roots if e in nest.walk(nest.uses(nest.roots[n]))]
+    if len(users) != 1 or len(roots) != 1 or roots[0] in taken:
+        return None
+    if any(e in nest.walk(f.fields[2]) for f in users[0].folds):
+        return None
+    r = nest.roots[roots[0]]
+    if r.mode != "set" or r.mask is not None or r.buffer.dtype is not e.dtype:
+        return None
+    own = nest.memory(r.buffer)
+    loads = (x for x in nest.everything() if isinstance(x, Expr) and x.kind == "Load")
+    if any(nest.memory(nest.state(x.fields[0])[0]) is own for x in loads):
+        return None
+    alone = [x for x in nest.roots if nest.memory(x.buffer) is own]
+    return roots[0] if len(alone) == 1 and not nest.loose(r.index) else None
 
 
 def _heavy(nest: Nest, e: Expr) -> bool:
