@@ -239,6 +239,7 @@ class _Memory:
         self.stores: dict[Buffer, list[Store]] = {}
         self.stand: dict[tuple[Buffer, int], Buffer] = {}
         self.real: dict[Buffer, Buffer] = {}
+        self.target: Any = None, 0  # memory and element of the store that is being read
 
     def standing(self, b: Buffer) -> Buffer:
         """The stand-in for the memory of `b` as it is now."""
@@ -272,7 +273,23 @@ class _Memory:
             return None
         axes = _renamed(s.value, own)
         change |= {v: new.var for v, (new,) in axes.items()}
-        return Copy(self.bounds, change, axes)(s.value)
+        made = Copy(self.bounds, change, axes)(s.value)
+        return None if self.torn(made) else made
+
+    def torn(self, value: Expr) -> bool:
+        """Whether a value loads other elements of the memory that it will be stored into."""
+        stack, seen = [value], {value}
+        while stack:
+            e = stack.pop()
+            if e.kind == "Load":
+                b = self.real.get(e.fields[0], e.fields[0])
+                memory, at = self.target
+                if self.alias.get(b, b) is memory and e.fields[1] != (at,):
+                    return True
+            new = [c for c in e.children if c not in seen]
+            seen.update(new)
+            stack += new
+        return False
 
     def stale(self, value: Expr) -> bool:
         """Whether a stored value cannot be computed again: it loads what was replaced since, or is
@@ -299,6 +316,7 @@ class _Memory:
 
     def root(self, s: Store) -> Root:
         copy = Copy(self.bounds, {}, load=self.load)
+        self.target = self.alias.get(s.buffer, s.buffer), flat(s.buffer, s.idx)
         done = s._replace(value=copy(s.value), idx=tuple(map(copy.at, s.idx)),
                           mask=None if s.mask is None else copy(s.mask))
         before = self.stores.setdefault(self.alias.get(s.buffer, s.buffer), [])
