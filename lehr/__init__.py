@@ -100,6 +100,12 @@ TABLE: dict[str, dict[str, str]] = {
     "lehr.autograd.functional": {
         "lehr.tensor.jacobian": "jacobian hessian vjp jvp vhp hvp",
     },
+    "lehr.autograd.forward_ad": {
+        "lehr.tensor.dual": "dual_level make_dual unpack_dual enter_dual_level exit_dual_level",
+    },
+    "lehr.autograd.variable": {
+        "lehr.tensor.variable": "Variable",
+    },
     "lehr.autograd.gradcheck": {
         "lehr.tensor.check": "gradcheck gradgradcheck GradcheckError",
     },
@@ -165,7 +171,7 @@ TABLE: dict[str, dict[str, str]] = {
             "relu relu6 elu selu celu leaky_relu silu mish hardtanh hardsigmoid hardswish "
             "threshold",
         "lehr.nn.noise":
-            "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu "
+            "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu rrelu_ "
             "gumbel_softmax scaled_dot_product_attention",
         "lehr.nn.running": "batch_norm instance_norm",
         "lehr.nn.window":
@@ -207,6 +213,8 @@ MIRRORS: dict[str, str] = {
     "lehr.nn.modules.utils": "lehr.nn.conv lehr.nn.state",
     **{f"lehr.optim.{name}": "lehr.optim.adaptive" for name in (
         "adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop")},
+    "lehr.nn.parallel": "lehr.nn.replicate",
+    "lehr.nn.parallel.data_parallel": "lehr.nn.replicate",
     "lehr.optim.adamw": "lehr.optim.adam",
     "lehr.optim.swa_utils": "lehr.optim.average",
     "lehr.utils.data.dataloader": "lehr.utils.data.loader lehr.utils.data.worker",

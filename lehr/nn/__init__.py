@@ -20,11 +20,12 @@ from lehr.nn.pad import *  # noqa: F403
 from lehr.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from lehr.nn.pool import *  # noqa: F403
 from lehr.nn.recurrent import *  # noqa: F403
+from lehr.nn.replicate import *  # noqa: F403
 from lehr.nn.shape import *  # noqa: F403
 from lehr.nn.transformer import *  # noqa: F403
 
-from lehr.nn import modules, utils  # isort: skip  (they need the names above)
+from lehr.nn import modules, parallel, utils  # isort: skip  (they need the names above)
 
 __all__ = ["Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter",
            "functional",
-           "init", "modules", "utils"]
+           "init", "modules", "parallel", "utils"]

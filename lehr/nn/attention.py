@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from lehr.base import dtype as dt
@@ -12,6 +15,27 @@ from lehr.nn.linear import NonDynamicallyQuantizableLinear, empty
 from lehr.nn.module import Module
 from lehr.nn.parameter import Parameter
 from lehr.tensor.tensor import Tensor
+
+
+class SDPBackend(enum.Enum):
+    """Implementations of attention that `sdpa_kernel` names."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """Accepted: every attention here is one implementation whose results do not depend on it."""
+    named = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    if not named or not all(isinstance(b, SDPBackend) for b in named):
+        raise AssertionError("Backend must be an instance of SDPBackend or a list of SDPBackend "
+                             "instances")
+    yield
 
 
 def additive(mask: Any, name: str, like: Tensor) -> Any:
@@ -265,4 +289,4 @@ class MultiheadAttention(Module):
         return (out.transpose(1, 0) if flip else out), weights
 
 
-__all__ = ["MultiheadAttention"]
+__all__ = ["MultiheadAttention"]  # what `lehr.nn` has of this

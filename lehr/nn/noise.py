@@ -103,6 +103,12 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
     return run(registry.get(op), bound)  # type: ignore[no-any-return]
 
 
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3,
+           training: bool = False) -> Tensor:
+    """`rrelu`, written into its input."""
+    return rrelu(input, lower, upper, training, True)
+
+
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10,
                    dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution (Jang et al., 2016); `hard`: one-hot forward."""
