@@ -8,6 +8,7 @@ registration. What is written in Python over ops is listed in METHODS.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +44,7 @@ METHODS = {
     "random": "uniform_ normal_ log_normal_ exponential_ cauchy_ geometric_ random_ bernoulli_ "
               "bernoulli multinomial",
     "create": "new_tensor new",
-    "elementwise": "apply_ map_ map2_ fill_diagonal_ sum_to_size polygamma polygamma_ "
+    "elementwise": "copy_ apply_ map_ map2_ fill_diagonal_ sum_to_size polygamma polygamma_ "
                    "conj_physical_",
 }
 _PLACED = {word.split("=")[0]: (module, word.split("=")[-1])
@@ -167,6 +168,8 @@ class Text:
                 self.keywords.append(name)
                 self.lines.append(f"if {name} is _no: {name} = _listed(_{name})")
                 continue
+            if getattr(p, "types", ()) == ("Tensor",) and p.many:
+                self.lines.append(f"if isinstance({name}, _T): _not_list('{name}')")
             if name == "memory_format":
                 self.lines.append("memory_format = _plain(memory_format)")
             late = p.default is REQUIRED and p.name == "dim" and required[-1] == "dim"
@@ -200,6 +203,11 @@ def _lacking(axis: Any) -> Any:
     return axis
 
 
+def not_list(name: str) -> None:
+    """Refuses a tensor, which would be taken for the list of its rows."""
+    raise TypeError(f"argument '{name}' must be tuple of Tensors, not Tensor")
+
+
 MISSING = override.MISSING
 
 
@@ -208,9 +216,10 @@ def _compile(name: str, text: Text, body: list[str], space: dict[str, Any],
     """Defines a public function: whoever takes it over (`__torch_function__`) comes first."""
     safe = name if name.isidentifier() else "op"
     space |= {"__name__": __name__, "_listed": listed, "_no": MISSING, "_plain": plain,
+              "_T": Tensor, "_not_list": not_list,
               "_d": tuple(p.default for p in params),
               "_watch": override.WATCH, "_intercept": override.intercept, "_lacking": _lacking,
-              "_late": override.late, "_state": STATE,
+              "_late": functools.partial(late, params), "_state": STATE,
               "_kept": lambda given, words: _kept(params, given, words)}
     lines = ["if _watch.on:",
              f"    _made = _intercept(_f, {text.given})",
@@ -218,12 +227,25 @@ def _compile(name: str, text: Text, body: list[str], space: dict[str, Any],
              *text.lines,
              "try:",
              *(f"    {line}" for line in body),
-             "except TypeError:",
+             "except (TypeError, AttributeError):",
              f"    _made = _late(_f, {text.given})",
              "    if _made is _no: raise",
              "    return _made"]
     exec(f"def {safe}({text.head}):\n" + "\n".join(f"    {line}" for line in lines), space)
     made = space["_f"] = space[safe]
+    return made
+
+
+def late(params: list[Any], f: Maker, given: tuple[Any, ...], words: dict[str, Any]) -> Any:
+    """After an error: an argument may take the call over, or be no tensor where one is needed."""
+    made = override.late(f, given, words)
+    if made is MISSING:
+        plain = [p for p in params if not p.variadic]
+        for i, (p, value) in enumerate(zip(plain, given, strict=False)):
+            if getattr(p, "types", ()) == ("Tensor",) and not p.many and not p.optional \
+                    and not isinstance(value, Tensor):
+                raise TypeError(f"{f.__name__}(): argument '{p.name}' (position {i + 1}) must be "
+                                f"Tensor, not {type(value).__name__}") from None
     return made
 
 

@@ -7,11 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from lehr.tensor import convert, node
+from lehr.ops import registry
+from lehr.tensor import convert, dispatch, node
 from lehr.tensor.random import write
 from lehr.tensor.tensor import Tensor
 
 F = Tensor.F
+
+
+_COPY = registry.get("copy")
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Overwrites the elements with those of `src` (a number: everywhere), broadcast and converted."""
+    if not isinstance(src, Tensor):
+        if not isinstance(src, (int, float, complex)):
+            raise TypeError("copy_(): argument 'other' (position 1) must be Tensor, not "
+                            f"{type(src).__name__}")
+        return self.fill_(src)
+    return dispatch.inplace(_COPY, (self, src, non_blocking))
 
 
 def _calculated(self: Tensor, function: Callable[..., Any], *others: Any) -> Tensor:
