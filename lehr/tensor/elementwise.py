@@ -19,7 +19,7 @@ _COPY = registry.get("copy")
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Overwrites the elements with those of `src` (a number: everywhere), broadcast and converted."""
+    """Overwrites the elements with `src` (a tensor or a number), broadcast and converted."""
     if not isinstance(src, Tensor):
         if not isinstance(src, (int, float, complex)):
             raise TypeError("copy_(): argument 'other' (position 1) must be Tensor, not "
