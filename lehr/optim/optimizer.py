@@ -193,7 +193,7 @@ class Optimizer:
             self._init_state(state, p, group)
         return state
 
-    _state_of.__lehr_prime__ = True
+    _state_of.__lehr_prime__ = True  # type: ignore[attr-defined]
 
     def _stepped(self, closure: Callable[[], Any] | None) -> Any:
         """`step` of the optimizers here: the closure with recording, the update without."""

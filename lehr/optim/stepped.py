@@ -39,6 +39,9 @@ class Stepped(Optimizer):
         """The op's arguments behind the state."""
         return tuple([group[name] for name in self.settings])
 
+    def _init_state(self, state: dict[str, Any], p: Any, group: dict[str, Any]) -> None:
+        state.update(self._start(p, group))
+
     def _update(self) -> None:
         places = (0, *range(2, 2 + len(self.slots)))
         for group in self.param_groups:
@@ -46,8 +49,6 @@ class Stepped(Optimizer):
                 grad = p.grad
                 if grad is None:
                     continue
-                state = self.state[p]
-                if not state:
-                    state.update(self._start(p, group))
+                state = self._state_of(p, group)
                 held = tuple([state.get(name) for name in self.slots])
                 update(self.op, (p, grad, *held, *self._settings(p, group)), places)

@@ -1,0 +1,65 @@
+"""A whole training step compiled: one graph from the first step on, and eager's values."""
+
+import pytest
+
+import lehr as torch
+from lehr import nn
+
+
+def problem(make):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3))
+    optimizer = make(model.parameters())
+
+    def step(x, y):
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    x = torch.randn(5, 6)
+    return model, optimizer, step, (x, torch.tensor([0, 1, 2, 0, 1]))
+
+
+OPTIMIZERS = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-2),
+    "adam": lambda p: torch.optim.Adam(p, lr=1e-2, amsgrad=True),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=1e-2),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_one_graph(name):
+    _, _, step, data = problem(OPTIMIZERS[name])
+    eager = [step(*data).item() for _ in range(4)]
+    model, optimizer, step, data = problem(OPTIMIZERS[name])
+    compiled = torch.compile(step, fullgraph=True)
+    before = torch.compiler.stats()
+    losses = [compiled(*data).item() for _ in range(3)]
+    optimizer.param_groups[0]["lr"] *= 1  # an input of the graph: no recompile
+    losses.append(compiled(*data).item())
+    after = torch.compiler.stats()
+    assert losses == pytest.approx(eager, rel=1e-5)
+    assert after["graphs"] - before["graphs"] == 1
+    assert after["fallbacks"] == before["fallbacks"] and after["breaks"] == before["breaks"]
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_rate_is_an_input():
+    _, optimizer, step, data = problem(OPTIMIZERS["adamw"])
+    rates = [1e-2, 5e-3, 2e-3, 1e-4]
+    eager = []
+    for rate in rates:
+        optimizer.param_groups[0]["lr"] = rate
+        eager.append(step(*data).item())
+    _, optimizer, step, data = problem(OPTIMIZERS["adamw"])
+    compiled = torch.compile(step, fullgraph=True)
+    graphs = torch.compiler.stats()["graphs"]
+    losses = []
+    for rate in rates:
+        optimizer.param_groups[0]["lr"] = rate
+        losses.append(compiled(*data).item())
+    assert losses == pytest.approx(eager, rel=1e-5)
+    assert torch.compiler.stats()["graphs"] - graphs == 1
