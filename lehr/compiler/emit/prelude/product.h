@@ -24,7 +24,8 @@ LEHR_FN int64_t lehr_batch(const lehr_product *q, const int64_t *step, int64_t i
   return at;
 }
 
-/* A task is worth some 20 microseconds. Blocks of rows of C stay in the cache for `rows`. */
+/* A task is worth some 20 microseconds. Blocks of rows stay in the outer cache for `rows`; each
+   block copies all of B once more, so that small ones cost more than they save. */
 static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_product *q,
                                                   lehr_task task, int64_t itemsize) {
   int64_t batches = q->batch[0] * q->batch[1] * q->batch[2] * q->batch[3];
@@ -37,7 +38,7 @@ static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_p
   q->wide = 1;
   q->tall = blocks < q->m / 48 + 1 ? blocks : q->m / 48 + 1;
   if (q->rows) {
-    int64_t cached = (1 << 20) / (q->n * itemsize), height = cached < 96 ? 96 : cached;
+    int64_t cached = (16 << 20) / (q->n * itemsize), height = cached < 768 ? 768 : cached;
     if (q->tall * height < q->m) q->tall = (q->m + height - 1) / height;
   } else if (q->tall < blocks && q->n / 64 + 1 > q->tall) {
     q->wide = blocks < q->n / 64 + 1 ? blocks : q->n / 64 + 1;
