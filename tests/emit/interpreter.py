@@ -17,6 +17,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -49,11 +50,7 @@ class Worker:
         (n,) = struct.unpack("<Q", self.process.stdout.read(8))
         kind, value, changed = pickle.loads(self.process.stdout.read(n))
         if kind == "fault":
-            what, line, index, bound = value
-            at = f" (at {line})" if line else ""
-            if what == "division":
-                raise ZeroDivisionError(f"integer division by zero{at}")
-            raise IndexError(f"index {index} is out of bounds for a dimension of size {bound}{at}")
+            raised(value)
         if kind == "error":
             raise RuntimeError(value)
         for a, new in zip(args, changed, strict=True):
@@ -133,55 +130,85 @@ class Device:
         return call
 
 
-def execute(source: str, record: dict[str, Any], args: list[Any], sizes: dict[str, int]
-            ) -> tuple[str, Any, list[Any]]:
-    """("done", results, args after) or ("fault", its entry, args after)."""
-    known = dict(sizes)
-    for p, a in zip(record["params"], args, strict=True):
-        for text, n in zip(p["shape"], getattr(a, "shape", ()), strict=False):
-            if isinstance(text, str) and text.isidentifier():
-                known[text] = n
+def raised(fault: tuple[str, str, int, int]) -> None:
+    """The error of a failed check: its kind, the user's line, what explains it."""
+    what, line, index, bound = fault
+    at = f" (at {line})" if line else ""
+    if what == "division":
+        raise ZeroDivisionError(f"integer division by zero{at}")
+    raise IndexError(f"index {index} is out of bounds for a dimension of size {bound}{at}")
 
-    def size(e: Any) -> int:
-        return e if isinstance(e, int) else eval(e, {"min": min, "max": max}, known)
 
-    def memory(d: dict[str, Any], fill: Any = None) -> tuple[np.ndarray, np.ndarray]:
+class Call:
+    """The memory of one call of a record, on the host: `slots`, `fault`, and sizes."""
+
+    def __init__(self, record: dict[str, Any], args: list[Any], sizes: dict[str, int]) -> None:
+        self.record, self.args, self.known = record, args, sizes
+        for p, a in zip(record["params"], args, strict=True):
+            for text, n in zip(p["shape"], getattr(a, "shape", ()), strict=False):
+                if isinstance(text, str) and text.isidentifier():
+                    self.known[text] = n
+        self.params = [self.memory(p, a) for p, a in zip(record["params"], args, strict=True)]
+        self.outputs = [self.memory(o) for o in record["outputs"]]
+        constants = [self.memory(c, np.frombuffer(base64.b64decode(c["data"]), TYPES.get(
+            c["dtype"], c["dtype"])).reshape([self.size(n) for n in c["shape"]]))
+            for c in record["constants"]]
+        self.slots = [raw for raw, _ in (*self.params, *self.outputs, *constants)]
+        self.fault = np.zeros(1 + 2 * len(record["faults"]), np.int64)
+
+    def size(self, e: Any) -> int:
+        return e if isinstance(e, int) else eval(e, {"min": min, "max": max}, self.known)
+
+    def memory(self, d: dict[str, Any], fill: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """(memory, its view in logical shape)."""
         dtype = np.dtype(TYPES.get(d["dtype"], d["dtype"]))
-        shape = [size(n) for n in d["shape"]]
-        strides = [size(n) for n in d["strides"]] if d.get("strides") is not None else [
+        shape = [self.size(n) for n in d["shape"]]
+        strides = [self.size(n) for n in d["strides"]] if d.get("strides") is not None else [
             math.prod(shape[i + 1:]) for i in range(len(shape))]
         span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        raw = np.full(max(span, 1) * dtype.itemsize + 16, 0x5B, np.uint8)
-        raw = raw[-raw.ctypes.data % 16:]
+        length = max(span, 1) * dtype.itemsize
+        raw = np.full(length + 16, 0x5B, np.uint8)
+        raw = raw[-raw.ctypes.data % 16:][:length]
         if dtype == np.bool_:
             raw[:] = 0
-        view = np.lib.stride_tricks.as_strided(
-            raw[:max(span, 1) * dtype.itemsize].view(dtype), shape,
-            [s * dtype.itemsize for s in strides])
+        view = np.lib.stride_tricks.as_strided(raw.view(dtype), shape,
+                                               [s * dtype.itemsize for s in strides])
         if fill is not None:
             view[...] = fill
         return raw, view
 
-    params = [memory(p, a) for p, a in zip(record["params"], args, strict=True)]
-    outputs = [memory(o) for o in record["outputs"]]
-    constants = [memory(c, np.frombuffer(base64.b64decode(c["data"]), TYPES.get(
-        c["dtype"], c["dtype"])).reshape([size(n) for n in c["shape"]])) for c in
-        record["constants"]]
-    slots = [raw for raw, _ in (*params, *outputs, *constants)]
-    arena = np.full(size(record["arena"]) + 64, 0x5B, np.uint8)
+    def failed(self, tell: Callable[[Any], Any]) -> Any:
+        """What `tell` makes of a failed check; None where none failed."""
+        if not self.fault[0]:
+            return None
+        place = int(self.fault[0]) - 1
+        return tell((*self.record["faults"][place], *self.fault[2 * place + 1:][:2].tolist()))
+
+    def results(self) -> list[np.ndarray]:
+        return [np.array(view) for _, view in self.outputs]
+
+    def after(self) -> list[Any]:
+        """The arguments as the call left them."""
+        return [np.array(view) if isinstance(a, np.ndarray) else a
+                for (_, view), a in zip(self.params, self.args, strict=True)]
+
+
+def execute(source: str, record: dict[str, Any], args: list[Any], sizes: dict[str, int]
+            ) -> tuple[str, Any, list[Any]]:
+    """("done", results, args after) or ("fault", its entry, nothing)."""
+    call = Call(record, args, sizes)
+    arena = np.full(call.size(record["arena"]) + 64, 0x5B, np.uint8)
     arena = arena[-arena.ctypes.data % 64:]
-    fault = np.zeros(1 + 2 * len(record["faults"]), np.int64)
     module = functions(source)
 
     def argument(a: Any, kind: str) -> Any:
         if a == "fault":
-            return Pointer(fault, "i64")
+            return Pointer(call.fault, "i64")
         if isinstance(a, dict):
-            return size(a["size"])
+            return call.size(a["size"])
         if a[0] == "slot":
-            return Pointer(slots[a[1] - 4], kind[1:])
-        return Pointer(arena[size(a[1]):], kind[1:])
+            return Pointer(call.slots[a[1] - 4], kind[1:])
+        return Pointer(arena[call.size(a[1]):], kind[1:])
 
     for step in record["steps"]:
         facts = record["functions"][step["launch"]]
@@ -190,16 +217,13 @@ def execute(source: str, record: dict[str, Any], args: list[Any], sizes: dict[st
             value = given[n]
             assert (value.data_ptr() if isinstance(value, Pointer) else value) % 16 == 0, (
                 step["launch"], n)
-        programs = size(step["programs"])
+        programs = call.size(step["programs"])
         if programs:
-            print(step["launch"], file=sys.stderr) if os.environ.get("SHOW") else None
             module[step["launch"]][(programs,)](*given, **facts["constants"])
-        if fault[0]:
-            place = int(fault[0]) - 1
-            return "fault", (*record["faults"][place], *fault[2 * place + 1:][:2].tolist()), []
-    after = [np.array(view) if isinstance(a, np.ndarray) else a
-             for (_, view), a in zip(params, args, strict=True)]
-    return "done", [np.array(view) for _, view in outputs], after
+        fault = call.failed(lambda entry: entry)
+        if fault is not None:
+            return "fault", fault, []
+    return "done", call.results(), call.after()
 
 
 def repair() -> None:
