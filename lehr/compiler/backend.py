@@ -179,10 +179,10 @@ def program_of(graph: Graph, strides: Sequence[Any], options: Options) -> Any:
     return check.Checked(made, graph, strides, options) if options.check else made
 
 
-def native(request: Request, options: Options) -> Compiled:
-    """C for the CPU."""
+def native(request: Request, options: Options, make: Callable[..., Any] = program_of) -> Compiled:
+    """C for the CPU; `make`: (graph, result strides, options) -> program."""
     if not request.tangents:
-        program = program_of(request.graph, request.strides, options)
+        program = make(request.graph, request.strides, options)
         return Compiled(lambda inputs: (program(inputs), None), report=(program,))
     graph = functionalize(request.graph)
     params = {p.name: p for p in graph.params}
@@ -191,8 +191,8 @@ def native(request: Request, options: Options) -> Compiled:
     order = [p for p in graph.params if p.name not in names]
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])
-    first = program_of(split.forward, [*request.strides, *saved], options)
-    second = program_of(split.backward, request.grad_strides, options)
+    first = make(split.forward, [*request.strides, *saved], options)
+    second = make(split.backward, request.grad_strides, options)
 
     def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         made = first(inputs)
