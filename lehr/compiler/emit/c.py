@@ -166,7 +166,7 @@ class _Emitter:
     def segment(self, steps: Sequence[Step]) -> None:
         name = self.unique(f"{self.program.name}_{len(self.entries)}")
         out = Lines()
-        with out.block(f'__attribute__((visibility("default"))) void {name}(void **ptr)'):
+        with out.block(f"LEHR_ENTRY {name}(void **ptr)"):
             out.add("char *arena = ptr[0];", "const lehr_runtime *rt = ptr[1];",
                     "const int64_t *size = ptr[2];", "lehr_fault *fault = ptr[3];")
             out.add(*(f"const int64_t size_{s.name} = size[{n}];"

@@ -1,5 +1,12 @@
 /* Faults, and work spread over the threads of the runtime. */
 
+/* Entry functions only fill in tables and call: to optimise them takes longer than the kernels. */
+#ifdef __clang__
+#define LEHR_ENTRY __attribute__((visibility("default"), noinline, optnone)) void
+#else
+#define LEHR_ENTRY __attribute__((visibility("default"), noinline, optimize("O0"))) void
+#endif
+
 /* What stopped a call: kind 0 nothing, 1 an index out of bounds, 2 an integer division by zero.
    `place` numbers the operation. The first fault is kept. */
 typedef struct {
