@@ -73,13 +73,13 @@ class Restricted(pickle._Unpickler):  # type: ignore[misc,name-defined]
     def persistent_load(self, pid: Any) -> Any:
         return stored(pid, self.archive, self.place)
 
-    def load_build(self) -> None:
+    def load_build(self: Any) -> None:
         target = self.stack[-2]
         if not isinstance(target, (Tensor, dict)) and not trust.is_allowed(type(target)):
             raise pickle.UnpicklingError(
                 f"{self.archive.name} sets the state of an object of class "
                 f"{type(target).__name__}, which weights_only=True does not do")
-        super().load_build()
+        pickle._Unpickler.load_build(self)  # type: ignore[attr-defined]
 
     dispatch[pickle.BUILD[0]] = load_build
 

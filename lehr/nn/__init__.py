@@ -24,7 +24,7 @@ from lehr.nn.replicate import *  # noqa: F403
 from lehr.nn.shape import *  # noqa: F403
 from lehr.nn.transformer import *  # noqa: F403
 
-from lehr.nn import modules, parallel, utils  # isort: skip  (they need the names above)
+from lehr.nn import modules, parallel, utils  # type: ignore[attr-defined]  # isort: skip
 
 __all__ = ["Buffer", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter",
            "functional",

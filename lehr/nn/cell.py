@@ -134,7 +134,7 @@ class RNNCell(RNNCellBase):
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         step = tanh_step if self.nonlinearity == "tanh" else relu_step
-        made: Tensor = self._run(step, input, None if hx is None else (hx,), 1)[0]
+        made: Any = self._run(step, input, None if hx is None else (hx,), 1)[0]
         return made
 
 
@@ -159,7 +159,7 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """[n, input_size], [n, hidden_size] -> [n, hidden_size]."""
-        made: Tensor = self._run(gru_step, input, None if hx is None else (hx,), 1)[0]
+        made: Any = self._run(gru_step, input, None if hx is None else (hx,), 1)[0]
         return made
 
 

@@ -111,8 +111,8 @@ class EmbeddingBag(Module):
             self.weight = Parameter(_weight)
         self.mode, self.sparse, self.include_last_offset = mode, sparse, include_last_offset
 
-    reset_parameters = Embedding.reset_parameters
-    _fill_padding_idx_with_zero = Embedding._fill_padding_idx_with_zero
+    reset_parameters: Any = Embedding.reset_parameters
+    _fill_padding_idx_with_zero: Any = Embedding._fill_padding_idx_with_zero
 
     def forward(self, input: Tensor, offsets: Any = None, per_sample_weights: Any = None) -> Tensor:
         """[bags, n], or [n] with offsets [bags], integers -> [bags, embedding_dim]."""

@@ -18,7 +18,7 @@ def _starts(sample: Tensor, size: int, out: int, kernel: int) -> Tensor:
     at = F.arange(out, dtype=dt.float64, device=sample.device)
     u = F.unsqueeze(F.to_dtype(sample, dt.float64), -1)
     if out == 1:
-        made: Tensor = F.full((*sample._shape, 1), size - kernel, dtype=dt.int64)
+        made: Any = F.full((*sample._shape, 1), size - kernel, dtype=dt.int64)
         return made
     alpha = (size - kernel) / (out - 1)
     begin = F.to_dtype(F.floor((u + at) * alpha) - F.floor(u * alpha), dt.int64)

@@ -111,7 +111,7 @@ class _LazyConv(LazyModuleMixin):
         names = (*names, "padding_mode", "device", "dtype")
         given = dict(zip(names, args, strict=False), **kwargs)
         bias = given.pop("bias", True)
-        where = {k: given.get(k) for k in ("device", "dtype")}
+        where: dict[str, Any] = {k: given.get(k) for k in ("device", "dtype")}
         super().__init__(0, 0, kernel_size, stride, padding, bias=False, **given)
         self.weight = UninitializedParameter(**where)
         self.out_channels = out_channels

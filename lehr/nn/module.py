@@ -37,6 +37,7 @@ class Module(Saved):
     _buffers: dict[str, Any]
     _modules: dict[str, Any]
     _compiled_call_impl: Any = None
+    _is_full_backward_hook: bool | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
@@ -109,7 +110,6 @@ class Module(Saved):
                             "(torch.nn.Buffer, torch.Tensor or None expected)")
         if isinstance(value, Buffer):
             self._clear(name, "_parameters", "_modules")
-            self.__dict__["_buffers"].pop(name, None)
             self.register_buffer(name, value, value.persistent)
         else:
             self.__dict__["_buffers"][name] = registered(hooks.BUFFER, self, name, value)

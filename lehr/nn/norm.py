@@ -88,7 +88,7 @@ class GroupNorm(Module):
             self.register_parameter(name, made)
         self.reset_parameters()
 
-    reset_parameters = LayerNorm.reset_parameters
+    reset_parameters: Any = LayerNorm.reset_parameters
 
     def forward(self, input: Tensor) -> Tensor:
         """[n, num_channels, *] -> the same."""

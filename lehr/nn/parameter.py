@@ -36,7 +36,7 @@ class Parameter(Tensor, metaclass=MarkedClass):
     """
 
     mark = "_is_param"
-    __torch_function__ = override.disabled
+    __torch_function__: Any = override.disabled
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -89,7 +89,7 @@ class Buffer(Tensor, metaclass=MarkedClass):
     """
 
     mark = "_is_buffer"
-    __torch_function__ = override.disabled
+    __torch_function__: Any = override.disabled
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
@@ -140,7 +140,7 @@ class Uninitialized:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(Uninitialized, Parameter):
+class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet."""
 
     cls_to_become = Parameter
@@ -149,11 +149,11 @@ class UninitializedParameter(Uninitialized, Parameter):
         return alias(cls, Tensor.F.empty((0,), dtype=dtype, device=device), requires_grad)
 
 
-class UninitializedBuffer(Uninitialized, Tensor):
+class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
     """A buffer whose shape is not known yet."""
 
     cls_to_become = Tensor
-    __torch_function__ = override.disabled
+    __torch_function__: Any = override.disabled
 
     def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None,
                 persistent: bool = True) -> Any:

@@ -77,7 +77,8 @@ class RNNBase(Module):
         for layer in range(num_layers):
             size = input_size if layer == 0 else out * (2 if bidirectional else 1)
             for suffix in ("", "_reverse")[: 2 if bidirectional else 1]:
-                shapes = [("weight_ih", (gates, size)), ("weight_hh", (gates, out))]
+                shapes: list[tuple[str, tuple[int, ...]]] = [
+                    ("weight_ih", (gates, size)), ("weight_hh", (gates, out))]
                 if bias:
                     shapes += [("bias_ih", (gates,)), ("bias_hh", (gates,))]
                 if proj_size > 0:

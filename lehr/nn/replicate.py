@@ -10,8 +10,8 @@ from lehr.nn.module import Module
 class DataParallel(Module):
     """Splits batches over the GPUs of one process.
 
-    With at most one device it calls the module, as PyTorch does. More devices in one process are not
-    supported: use one process for each (`DistributedDataParallel`).
+    With at most one device it calls the module, as PyTorch does. More devices in one process are
+    not supported: use one process for each (`DistributedDataParallel`).
     """
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None,

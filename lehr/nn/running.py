@@ -41,7 +41,7 @@ def batch_norm(input: Tensor, running_mean: Any, running_var: Any, weight: Any =
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when "
                                "training=False")
-        made: Tensor = F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
+        made: Any = F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
         return made
     out, mean, var = F.batch_norm_train(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:
@@ -62,7 +62,7 @@ def instance_norm(input: Tensor, running_mean: Any = None, running_var: Any = No
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when "
                                "use_input_stats=False")
-        made: Tensor = F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
+        made: Any = F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
         return made
     out, mean, var = F.instance_norm_train(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:

@@ -16,11 +16,13 @@ from lehr.tensor.tensor import Tensor
 EXTRA = "_extra_state"
 
 
-class Keys(NamedTuple):
-    """What `load_state_dict` found missing in the dictionary, and unexpected there."""
-
+class _Found(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+class Keys(_Found):
+    """What `load_state_dict` found missing in the dictionary, and unexpected there."""
 
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:

@@ -1,6 +1,6 @@
 """Optimizers and learning-rate schedules."""
 
-from lehr.optim import lr_scheduler, swa_utils
+from lehr.optim import lr_scheduler, swa_utils  # type: ignore[attr-defined]
 from lehr.optim.adam import Adam, AdamW
 from lehr.optim.adaptive import (
     ASGD,

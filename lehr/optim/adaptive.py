@@ -244,7 +244,7 @@ class Adafactor(Stepped):
 
     def _start(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         def zeros(shape: tuple[int, ...]) -> Tensor:
-            made: Tensor = Tensor.F.full(shape, 0.0, dtype=p.dtype, device=p.device)
+            made: Any = Tensor.F.full(shape, 0.0, dtype=p.dtype, device=p.device)
             return made
         shape = tuple(p.shape)
         if len(shape) < 2:

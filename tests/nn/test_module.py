@@ -109,7 +109,8 @@ def _lists(m):
     t.insert(0, m.nn.ELU())
     t.extend([m.nn.Identity()])
     t[1] = m.nn.Sigmoid()
-    out = [repr(t), repr(t[1:3]), repr(t[-1]), len(t), repr(t.pop(1)), repr(t.__add__([m.nn.ReLU()]))]
+    out = [repr(t), repr(t[1:3]), repr(t[-1]), len(t), repr(t.pop(1)),
+           repr(t.__add__([m.nn.ReLU()]))]
     del t[0]
     return [*out, repr(t)]
 

@@ -23,7 +23,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     F = Tensor.F
     tensors = _list(tensors)
     if not tensors:
-        made: Tensor = F.full((), 0.0)
+        made: Any = F.full((), 0.0)
         return made
     with no_grad():
         where = tensors[0].device

@@ -20,5 +20,6 @@ def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
 def _convert(module: Any, memory_format: Any, kinds: tuple[type, ...]) -> Any:
     for child in module.modules():
         if isinstance(child, kinds):
-            child.weight.data = child.weight.detach().clone(memory_format=memory_format)
+            weight = child.weight  # type: ignore[attr-defined]
+            weight.data = weight.detach().clone(memory_format=memory_format)
     return module

@@ -71,15 +71,16 @@ class ParametrizationList(ModuleList):
             raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, "
                              "tuple...). "
                              f"Got {type(new).__name__}")
-        self.is_tensor = isinstance(new, Tensor)
+        given: Any = new
+        self.is_tensor = isinstance(given, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
-            if original.dtype != new.dtype:
+            if original.dtype != given.dtype:
                 raise ValueError("When `right_inverse` outputs one tensor, it may not change the "
                                  "dtype.\n"
                                  "original.dtype: "
-                                 f"{original.dtype}\nright_inverse(original).dtype: {new.dtype}")
-            _swap(original, new)
+                                 f"{original.dtype}\nright_inverse(original).dtype: {given.dtype}")
+            _swap(original, given)
             _register(self, "original", original)
         else:
             for i, t in enumerate(new):
@@ -251,9 +252,9 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 
 def type_before_parametrizations(module: Any) -> type:
     """The class that the module had."""
-    made: Tensor = module.__class__.parametrizations_base if is_parametrized(module) else type(
-        module)
-    return made
+    kind: type = type(module)
+    return kind.parametrizations_base if is_parametrized(
+        module) else kind  # type: ignore[attr-defined,no-any-return]
 
 
 __all__ = ["ParametrizationList", "cached", "is_parametrized", "register_parametrization",

@@ -132,7 +132,7 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
         raise RuntimeError(f"Expected lengths of at most {steps.size(0)}, got {sizes[0]}")
     counts = [sum(n > t for n in sizes) for t in range(sizes[0])]
     data = F.cat([steps[t, :n] for t, n in enumerate(counts)], 0)
-    made: Tensor = PackedSequence(data, create.tensor(counts, dtype=dt.int64), order)
+    made: Any = PackedSequence(data, create.tensor(counts, dtype=dt.int64), order)
     return made
 
 
