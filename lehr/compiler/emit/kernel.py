@@ -307,10 +307,11 @@ class Kernel(Body):
         """The call of a task over all chunks, and the combination of what they made."""
         out, way, count = self.out, folding.way, self.index(axes[0].extent)
         columns = bool(way.size) and way is not fold.LANE
-        share = f"({count} + {PARTS - 1}) / {PARTS}"
-        if len(axes) == 1:
-            least = ROWS if columns else SHARE
-            share = f"({share} + {least - 1}) / {least} * {least}"
+        least = ROWS if columns else SHARE
+        inner = sym.prod([a.extent for a in axes[1:]])
+        step = max(1, least // inner) if isinstance(inner, int) and inner else (
+            f"({least} / (1 + {value.atom(self.index(inner))}) + 1)")
+        share = f"({value.atom(count)} / {PARTS} + {step}) / {step} * {step}"
         self.tasks.append(lambda: self._task(task, frame, count))
         for f in folding.folds:
             for name, first in zip(f.state, f.kinds, strict=True):

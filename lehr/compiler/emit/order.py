@@ -373,10 +373,12 @@ def work(nest: Nest, made: Order) -> int:
 
 
 def _phased(nest: Nest, made: Order) -> bool:
-    """Whether there are so few units, of so much work, that the loops of each are split."""
-    if made.serial or not any(g.axes for g in made.groups):
+    """Whether there are so few units, of so much work (or of nobody knows how much), that the loops
+    of each are split."""
+    axes = [a for g in made.groups for a in g.axes]
+    if made.serial or not axes or any(a.role == "scan" for a in axes):
         return False
-    if any(a.role == "scan" for g in made.groups for a in g.axes):
-        return False
-    count = total(made)
-    return isinstance(count, int) and count < FEW and work(nest, made) * count >= BUSY
+    several = total(made)
+    unknown = any(not isinstance(a.extent, int) for a in axes)
+    return isinstance(several, int) and several < FEW and (
+        unknown or work(nest, made) * several >= BUSY)
