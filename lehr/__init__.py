@@ -171,7 +171,8 @@ TABLE: dict[str, dict[str, str]] = {
             "relu relu6 elu selu celu leaky_relu silu mish hardtanh hardsigmoid hardswish "
             "threshold",
         "lehr.nn.noise":
-            "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu rrelu_ "
+            "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu "
+            "rrelu_ "
             "gumbel_softmax scaled_dot_product_attention",
         "lehr.nn.running": "batch_norm instance_norm",
         "lehr.nn.window":

@@ -30,7 +30,8 @@ class DType:
 
     __slots__ = ("c", "category", "itemsize", "name", "np", "short", "signed", "triton", "wide")
 
-    def __init__(self, name: str, short: str, np_type: Any, category: int, c: str, triton: str) -> None:
+    def __init__(self, name: str, short: str, np_type: Any, category: int, c: str,
+                 triton: str) -> None:
         self.name, self.short, self.category = name, short, category
         self.np = np.dtype(np_type)
         self.itemsize = self.np.itemsize
@@ -152,7 +153,8 @@ def category_of(number: Any) -> int:
     return int(category)
 
 
-def result_type(dims: Iterable[DType], zeros: Iterable[DType] = (), numbers: Iterable[int] = ()) -> DType:
+def result_type(dims: Iterable[DType], zeros: Iterable[DType] = (),
+                numbers: Iterable[int] = ()) -> DType:
     """The common dtype of operands in PyTorch's three ranks.
 
     dims: dtypes of tensors with dimensions; zeros: of 0-d tensors; numbers: categories of Python

@@ -31,7 +31,8 @@ def number(value: Any, dtype: DType) -> Any:
         if isinstance(value, int):
             bits = 8 * dtype.itemsize
             value &= (1 << bits) - 1
-            return dtype.np.type(value - (1 << bits) if dtype.signed and value >> (bits - 1) else value)
+            negative = dtype.signed and value >> (bits - 1)
+            return dtype.np.type(value - (1 << bits) if negative else value)
         return cast(np.asarray(value), dtype)[()]
     return dtype.np.type(value)
 
@@ -98,7 +99,8 @@ def _finish(op: Op, out: Any, spec: Spec | Number) -> Any:
     a = out if isinstance(out, np.ndarray) else np.asarray(out)
     a = cast(a, spec.dtype)
     if a.shape != tuple(spec.shape) and not _fits(a.shape, spec.shape):
-        raise AssertionError(f"op {op.name}: eager made shape {a.shape}, its rule says {spec.shape}")
+        raise AssertionError(f"op {op.name}: eager made shape {a.shape}, its rule says "
+                             f"{spec.shape}")
     return a
 
 

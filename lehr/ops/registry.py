@@ -137,7 +137,8 @@ class Signature:
         return self._compile(header(self).replace("*", ""))
 
     def _compile(self, params: str) -> Callable[..., tuple[Any, ...]]:
-        space: dict[str, Any] = {"_d": tuple(p.default for p in self.params), "_sequence": _sequence}
+        space: dict[str, Any] = {"_d": tuple(p.default for p in self.params),
+                                 "_sequence": _sequence}
         names = "".join(f"_sequence({p.name}), " if p.variadic else f"{p.name}, "
                         for p in self.params)
         exec(f"def {self.name}({params}): return ({names})", space)
@@ -246,11 +247,13 @@ class Op:
     tolerance dtype name -> (rtol, atol), with a reason in a comment beside it
     """
 
-    DEFAULTS: dict[str, Any] = dict(
-        kind=COMPOSITE, rule=None, layout=None, eager=None, decomp=None, vjp=None, inverse=None, c=None,
-        triton=None, monoid=None, amp=None, where="function method", api=None, aliases=(), nondiff=False,
-        host=False, exact=False, described=(), breaks=None, samples=None, tolerance={}, lower=None, scatter=None,
-        dtypes="", doc="")
+    DEFAULTS: dict[str, Any] = {
+        "kind": COMPOSITE, "rule": None, "layout": None, "eager": None, "decomp": None,
+        "vjp": None, "inverse": None, "c": None, "triton": None, "monoid": None, "amp": None,
+        "where": "function method", "api": None, "aliases": (), "nondiff": False, "host": False,
+        "exact": False, "described": (), "breaks": None, "samples": None, "tolerance": {},
+        "lower": None, "scatter": None, "dtypes": "", "doc": "",
+    }
 
     def __init__(self, signature: Signature, fields: dict[str, Any], module: str) -> None:
         unknown = [k for k in fields if k not in self.DEFAULTS and not k.startswith("_")]

@@ -222,7 +222,8 @@ def reduce(x: Any, dim: Any = None, keepdim: bool = False, dtype: DType | None =
            *rest: Any) -> Spec:
     """Same dtype unless `dtype` is given."""
     made = dtype or x.dtype
-    return Spec(reduced_shape(tuple(x.shape), dims_of(dim, len(x.shape)), keepdim), made, x.device, made)
+    shape = reduced_shape(tuple(x.shape), dims_of(dim, len(x.shape)), keepdim)
+    return Spec(shape, made, x.device, made)
 
 
 def sum_like(x: Any, dim: Any = None, keepdim: bool = False, dtype: DType | None = None,

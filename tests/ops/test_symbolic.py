@@ -22,8 +22,9 @@ from lehr.ops.sample import Sample, dtypes_of, samples_of
 
 assert families.FAMILIES
 MODULES = [f"lehr.ops.{m}" for m in ("view", "slice", "arrange", "pad", "join", "index", "scatter",
-                                      "assign", "masked", "sort", "arithmetic", "convert", "create", "select",
-                                      "compare", "bitwise", "exponential", "trigonometry", "rounding",
+                                      "assign", "masked", "sort", "arithmetic", "convert",
+                                      "create", "select", "compare", "bitwise", "exponential",
+                                      "trigonometry", "rounding",
                                       "special", "activation", "reduce", "statistic", "softmax",
                                       "scan", "window")]
 OPS = [op for op in registry.OPS.values() if op.module in MODULES and not op.breaks

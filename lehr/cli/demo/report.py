@@ -93,8 +93,8 @@ def figures(record: dict) -> list[tuple[str, str]]:
         ),
     ]
     plain = {k: v for k, v in record["compiler"]["step"].items() if isinstance(v, int | float)}
-    rows.append(("the step, compiled", ", ".join(f"{k} {v:,}" for k, v in plain.items()) or "no "
-                                                                                            "counts"))
+    counts = ", ".join(f"{k} {v:,}" for k, v in plain.items())
+    rows.append(("the step, compiled", counts or "no counts"))
     return rows
 
 

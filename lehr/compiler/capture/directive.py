@@ -27,7 +27,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         fn.forward = disable(fn.forward, recursive, reason=reason)
         return fn
     if not callable(fn) or isinstance(fn, type):
-        raise TypeError(f"disable() takes a function, a method or a Module, not {type(fn).__name__}")
+        raise TypeError("disable() takes a function, a method or a Module, not "
+                        f"{type(fn).__name__}")
 
     @functools.wraps(fn)
     def eager(*args: Any, **kwargs: Any) -> Any:

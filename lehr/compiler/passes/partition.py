@@ -170,7 +170,7 @@ def _cut(graph: Graph, late: set[Value], needed: set[Value], written: set[Value]
     for node in graph.nodes:
         if any(r in late for r in node.results):
             continue
-        cheap = node.op.kind in CHEAP and not node.effects - {e for e in node.effects if e.kind == "read"}
+        cheap = node.op.kind in CHEAP and all(e.kind == "read" for e in node.effects)
         for r in node.results:
             cost = weight(r)
             cost = cost // 8 if r in outputs else cost + (node.op.kind == registry.VIEW)
@@ -204,7 +204,8 @@ def _forward(graph: Graph, late: set[Value], kept: list[Value], tangents: Sequen
     builder = Builder(graph.name + "_forward")
     builder.symbols = list(graph.symbols)
     skip = set(tangents)
-    known: dict[Value, Any] = {p: builder.param(p.name, p.type) for p in graph.params if p not in skip}
+    known: dict[Value, Any] = {p: builder.param(p.name, p.type) for p in graph.params
+                               if p not in skip}
     params = set(graph.params)
     for node in graph.nodes:
         if not any(r in late for r in node.results):
