@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from lehr.base import dtype as dt
 from lehr.base import sym
 from lehr.base.index import linearize
+from lehr.base.sym import prod as numel
 from lehr.compiler.emit import lane
 from lehr.compiler.emit.nest import Nest, indices
 from lehr.compiler.loop.ir import MONOIDS, Axis, Buffer, Expr
-from lehr.ops.rule import numel
 
 LONGEST = 7  # nodes spelled in one expression before it gets a name
 Shape = frozenset[int] | None
@@ -292,12 +292,13 @@ class Block:
         """Notes a failure where `bad` holds at a point that exists, and what explains it."""
         place, mask = len(self.faults), self.live(shape, *more, bad)
         self.faults.append(kind)
-        texts = [("fault", f"place + {place + 1}")]
-        texts += [(f"fault + (2 * (place + {place}) + {n})", text)
-                  for n, text in enumerate(note, 1)]
-        for at, text in texts:
-            self.add(f"tl.store({self.fit(at, None, shape)}, {lane.typed(text, dt.int64)}, "
-                     f"mask={mask})")
+        first = lane.typed(f"place + {place - (1 << 31)}", dt.int64)
+        where = self.fit("fault", None, shape)
+        self.add(f'tl.atomic_min({where}, {self.fit(first, None, shape)}, mask={mask}, '
+                 'sem="relaxed")')
+        for n, text in enumerate(note, 1):
+            at = self.fit(f"fault + (2 * (place + {place}) + {n})", None, shape)
+            self.add(f"tl.store({at}, {lane.typed(text, dt.int64)}, mask={mask})")
 
     def checked(self, var: Any) -> None:
         """Names a checked index; 0 where it is out of range."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lehr.base import sym
+from lehr.base.sym import prod as numel
 from lehr.compiler.emit import lane
 from lehr.compiler.emit.nest import Bounds, Nest, prepare
 from lehr.compiler.emit.order import groups_of
@@ -17,7 +18,6 @@ from lehr.compiler.emit.rows import Writer, Written
 from lehr.compiler.emit.tile import Tile, count, pow2, wide
 from lehr.compiler.emit.value import Unsupported
 from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Input, Operand, axis
-from lehr.ops.rule import numel
 
 DTYPES = ("f16", "bf16", "f32", "f64")
 GROUP = 8  # rows of blocks that run together: their operands stay in the cache

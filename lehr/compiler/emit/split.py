@@ -12,12 +12,12 @@ from typing import Any
 
 from lehr.base import sym
 from lehr.base.index import linearize
+from lehr.base.sym import prod as numel
 from lehr.compiler.emit import lane
 from lehr.compiler.emit.nest import Nest, Root, row_folds
 from lehr.compiler.emit.tile import PROGRAMS, Replace, Tile, count, tile
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import MONOIDS, Axis, Buffer, Expr, axis, identity
-from lehr.ops.rule import numel
 
 LEAST = 2048  # terms from which a fold is worth two stages
 PART = 512  # terms of one part

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import sym
-from lehr.compiler.emit.nest import Bounds, Copy, Nest, Root, row_folds
+from lehr.base.sym import prod as numel
+from lehr.compiler.emit.nest import Bounds, Copy, Nest, Root, in_order, row_folds
 from lehr.compiler.emit.order import Group, groups_of
-from lehr.compiler.loop.ir import Axis, Buffer, Expr
-from lehr.compiler.loop.verify import injective
-from lehr.ops.rule import numel
+from lehr.compiler.loop.ir import Axis, Expr
 
 PROGRAMS = 264  # twice the multiprocessors of the largest devices: what a launch should have
 FLAT = 1024  # points of a block of elementwise work
@@ -175,15 +174,8 @@ def _rows(groups: Sequence[Group], alone: frozenset[Any]) -> list[Row]:
 
 
 def _meets(nest: Nest, r: Root) -> bool:
-    """Whether a store puts several values of a row into one element: the last has to win."""
-    if not r.axes:
-        return False
-    if not atomic(r):
-        return True
-    if r.mode != "set" or nest.loose(r.index):
-        return False
-    whole = Buffer("", r.buffer.dtype, (1 << 62,), (1,), "arena")
-    return not injective(whole, (r.index,), frozenset(a.var for a in r.axes))
+    """Whether a store's values of a row have to go one after another."""
+    return bool(r.axes) and (not atomic(r) or in_order(r, nest.bounds))
 
 
 # Memory

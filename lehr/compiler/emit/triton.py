@@ -13,8 +13,8 @@ and for each function {"types": ["*fp32", ..., "i32"], "constants": {"XB": 1024}
 [argument numbers], "warps": 4, "stages": 1}. `types` and `aligned` number the arguments without the
 constants; "aligned" ones are multiples of 16 (pointers: in bytes), which the caller has to check
 for memory that is not lehr's own. The fault record holds 1 + twice as many int64 as "faults" has
-entries: the first is 0, or 1 + the number p of the check that failed (one of them); of a checked
-index, numbers 2p + 1 and 2p + 2 then are its value and its bound.
+entries: the first is 0, or p - 2**31 where p is the number of the first check that failed; of a
+checked index, numbers 2p + 1 and 2p + 2 then are a value that is out of bounds, and its bound.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import sym
+from lehr.base.sym import prod as numel
 from lehr.compiler.emit import dot, host, lane
 from lehr.compiler.emit.c import layout
 from lehr.compiler.emit.nest import prepare
@@ -32,7 +33,6 @@ from lehr.compiler.emit.tile import count, tile
 from lehr.compiler.emit.value import Unsupported
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Kernel, Program, Step
 from lehr.compiler.loop.verify import touched
-from lehr.ops.rule import numel
 
 ALIGN = 64  # bytes
 BUNDLE = 16  # launches in one
