@@ -11,7 +11,7 @@ from lehr.compiler.emit import c
 from lehr.compiler.loop import expr, interp
 from lehr.compiler.loop.ir import Bind, Buffer, Expr, Kernel, Program, Store, axis
 from lehr.compiler.loop.plan import plan
-from lehr.compiler.loop.text import print_program, walk
+from lehr.compiler.loop.text import print_program, row_major, walk
 from lehr.compiler.loop.verify import LoopError, verify
 from lehr.compiler.run import executable, library, memory, pool
 from tests.emit.harness import host_call, memory_of
@@ -28,6 +28,8 @@ class Maker:
         self.rng = random.Random(seed)
         self.params, self.buffers, self.results, self.steps = [], [], [], []
         self.count = 0
+        self.sizes = {sym.Var("s0", 1, 100): 33, sym.Var("s1", 0, 100): 6}
+        self.symbols = tuple(self.sizes) if self.rng.random() < 0.3 else ()
         self.ranges = {}  # index param -> below what
 
     def name(self, stem):
@@ -35,8 +37,8 @@ class Maker:
         return f"{stem}{self.count}"
 
     def axis(self, role="parallel"):
-        a = axis(self.name("a"), self.rng.choice(EXTENTS))
-        return a._replace(role=role)
+        extents = EXTENTS + 3 * self.symbols
+        return axis(self.name("a"), self.rng.choice(extents))._replace(role=role)
 
     # Values
 
@@ -173,8 +175,7 @@ class Maker:
                 axes = [*axes[:-1], last]
                 value = Expr("Scan", dt.float32, rng.choice(("sum", "max")), last, (value,), 0)
             b = Buffer(self.name("y"), dt.float32, tuple(a.extent for a in dims), (), role)
-            b.strides = self.strides(b.shape) if role == "output" else tuple(
-                int(np.prod(b.shape[d + 1:])) for d in range(len(b.shape)))
+            b.strides = self.strides(b.shape) if role == "output" else row_major(b.shape)
             stores.append(Store(b, tuple(a.var for a in dims), value, tuple(axes)))
             own.append(b)
             self.buffers.append(b)
@@ -189,68 +190,72 @@ class Maker:
         for _ in range(self.rng.randint(1, 3)):
             self.steps.append(self.kernel())
         results = tuple(b for b in self.buffers if b.role == "output")
-        return Program(name, tuple(self.params), tuple(self.buffers), tuple(self.steps), results)
+        return Program(name, tuple(self.params), tuple(self.buffers), tuple(self.steps), results,
+                       self.symbols)
 
 
 def programs(seed, count):
-    """(program, index params and below what they are) pairs that the verifier lets pass."""
+    """(program, its maker) pairs that the verifier lets pass."""
     made, tries = [], 0
     while len(made) < count:
         tries += 1
         maker = Maker(seed * 100000 + tries)
         program = maker.program(f"p{len(made)}")
-        points = max((work(k) for k in program.steps), default=0)
+        points = max((work(k, maker.sizes) for k in program.steps), default=0)
         try:
             verify(program)
         except LoopError:
             continue
         if program.results and points < 3e6:
-            made.append((program, maker.ranges))
+            made.append((program, maker))
     assert tries < 30 * count
     return made
 
 
-def work(k):
+def work(k, sizes):
     """Points of the interpreter's grid."""
     n = 1
     for a in k.axes:
-        n *= a.extent
+        n *= sym.evaluate(a.extent, sizes)
     worst = 1
     for s in k.stores:
         m = 1
         for a in s.axes:
-            m *= a.extent
+            m *= sym.evaluate(a.extent, sizes)
         for e in walk((s.value,)):
             if e.kind == "Reduce":
                 for a in e.fields[1]:
-                    m *= a.extent
+                    m *= sym.evaluate(a.extent, sizes)
         worst = max(worst, m)
     return n * worst
 
 
-def arguments(program, ranges, seed):
+def arguments(program, maker, seed):
     rng = np.random.default_rng(seed)
 
     def one(b):
-        if b in ranges:
-            return rng.integers(-ranges[b], ranges[b], b.shape)
+        shape = tuple(sym.evaluate(n, maker.sizes) for n in b.shape)
+        if b in maker.ranges:
+            n = sym.evaluate(maker.ranges[b], maker.sizes)
+            return rng.integers(-n, n, shape)
         if b.dtype is dt.int32:
-            return rng.integers(-4, 5, b.shape).astype(np.int32)
-        return rng.standard_normal(b.shape).astype(b.dtype.np)
+            return rng.integers(-4, 5, shape).astype(np.int32)
+        return rng.standard_normal(shape).astype(b.dtype.np)
 
     return list(map(one, program.params))
 
 
-def compare(p, code, loaded, args):
+def compare(p, code, loaded, args, maker):
     """Elements that differ, of results and of what was written in place."""
     run = executable.Executable(code.record, loaded, host_call)
-    held = [memory_of(b, a, {}) for b, a in zip(p.params, args, strict=True)]
-    buffers = run([raw.ctypes.data for raw, _ in held])
-    have = [a.copy() for a in run.arrays(buffers)] + [view for _, view in held]
+    held = [memory_of(b, a, maker.sizes) for b, a in zip(p.params, args, strict=True)]
+    sizes = [maker.sizes[s] for s in p.symbols]
+    buffers = run([raw.ctypes.data for raw, _ in held], sizes)
+    have = [a.copy() for a in run.arrays(buffers, sizes)] + [view for _, view in held]
     for b in buffers:
         memory.host.release(b)
     theirs = [a.copy() for a in args]
-    want = [*interp.run(p, theirs), *theirs]
+    want = [*interp.run(p, theirs, maker.sizes), *theirs]
     for h, w in zip(have, want, strict=True):
         # sign and floor turn the last bit of a sum into 1.
         off = ~np.isclose(h.astype(np.float64), w.astype(np.float64), 1e-3, 1e-3, equal_nan=True)
@@ -267,8 +272,8 @@ def test_programs(seed):
         codes.append(c.emit(p, c.Layout(planned.offsets, planned.nbytes), pool.header()))
     loaded = library.build([s for code in codes for s in code.sources], "generated",
                            extra=c.FLAGS)
-    for (p, ranges), code in zip(made, codes, strict=True):
-        for off in compare(p, code, loaded, arguments(p, ranges, seed)):
+    for (p, maker), code in zip(made, codes, strict=True):
+        for off in compare(p, code, loaded, arguments(p, maker, seed), maker):
             assert off.mean() < 0.02 or off.sum() <= 1, print_program(p) + "\n" + "\n".join(
                 code.sources)
 
@@ -278,7 +283,7 @@ def test_extents_are_varied():
     seen = set()
     for p, _ in programs(9, 60):
         for k in p.steps:
-            seen.update(["bind"] * bool(k.binds))
+            seen.update(["bind"] * bool(k.binds), ["sizes"] * bool(p.symbols))
             seen |= {s.buffer.role for s in k.stores} | {a.role for s in k.stores for a in s.axes}
             seen.add(len(k.axes))
-    assert {"local", "arena", "output", "ref", "scan", "bind", 0, 1, 2, 3} <= seen
+    assert {"local", "arena", "output", "ref", "scan", "bind", "sizes", 0, 1, 2, 3} <= seen
