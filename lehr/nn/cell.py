@@ -13,43 +13,8 @@ from lehr.tensor.tensor import Tensor
 
 State = tuple[Any, ...]
 
-# A step takes the input's share of the gates [n, gates h], the state (h,) or (h, c), the recurrent
-# weights
-# [gates h, h] and bias [gates h], and the projection [p, h] or None; it gives the new state.
-
-
-def tanh_step(x: Tensor, state: State, weight: Tensor, bias: Any, projection: Any = None) -> State:
-    """h' = tanh(x + W h + b)."""
-    return (F.tanh(x + F.linear(state[0], weight, bias)),)
-
-
-def relu_step(x: Tensor, state: State, weight: Tensor, bias: Any, projection: Any = None) -> State:
-    """h' = max(x + W h + b, 0)."""
-    return (F.relu(x + F.linear(state[0], weight, bias)),)
-
-
-def lstm_step(x: Tensor, state: State, weight: Tensor, bias: Any, projection: Any = None) -> State:
-    """Long short-term memory (Hochreiter & Schmidhuber, 1997; Gers et al., 2000)."""
-    h, c = state
-    i, f, g, o = (x + F.linear(h, weight, bias)).chunk(4, -1)
-    c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
-    h = F.sigmoid(o) * F.tanh(c)
-    return (h if projection is None else F.linear(h, projection)), c
-
-
-def gru_step(x: Tensor, state: State, weight: Tensor, bias: Any, projection: Any = None) -> State:
-    """Gated recurrent unit (Cho et al., 2014), the reset gate behind the recurrent product."""
-    h = state[0]
-    xr, xz, xn = x.chunk(3, -1)
-    hr, hz, hn = F.linear(h, weight, bias).chunk(3, -1)
-    n = F.tanh(xn + F.sigmoid(xr + hr) * hn)
-    return (n + F.sigmoid(xz + hz) * (h - n),)
-
-
-# Mode -> gates, states, step.
-MODES: dict[str, tuple[int, int, Any]] = {
-    "RNN_TANH": (1, 1, tanh_step), "RNN_RELU": (1, 1, relu_step), "LSTM": (4, 2, lstm_step),
-    "GRU": (3, 1, gru_step)}
+# Mode of a layer -> of the op, states.
+MODES = {"RNN_TANH": ("tanh", 1), "RNN_RELU": ("relu", 1), "LSTM": ("lstm", 2), "GRU": ("gru", 1)}
 
 
 class RNNCellBase(Module):
@@ -82,7 +47,7 @@ class RNNCellBase(Module):
         kind = self.__dict__.get("nonlinearity", "tanh")
         return text + ("" if kind == "tanh" else f", nonlinearity={kind}")
 
-    def _run(self, step: Any, input: Tensor, states: State | None, count: int) -> State:
+    def _run(self, mode: str, input: Tensor, states: State | None, count: int) -> State:
         """The step's result; inputs without a batch dimension get one."""
         name = type(self).__name__
         if input.dim() not in (1, 2):
@@ -99,7 +64,10 @@ class RNNCellBase(Module):
         else:
             states = self._checked(states, x.size(0), alone)
         gates = F.linear(x, self.weight_ih, self.bias_ih)
-        made = step(gates, states, self.weight_hh, self.bias_hh)
+        out, cells = Tensor.F.recurrent(
+            gates.unsqueeze(0), states[0], states[1] if count == 2 else None, self.weight_hh,
+            self.bias_hh, None, mode)
+        made = (out.squeeze(0), cells.squeeze(0))[:count]
         return tuple(s.squeeze(0) for s in made) if alone else made  # type: ignore[no-any-return]
 
     def _checked(self, states: State, batch: Any, alone: bool) -> State:
@@ -133,8 +101,7 @@ class RNNCell(RNNCellBase):
         """[n, input_size], [n, hidden_size] -> [n, hidden_size]."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        step = tanh_step if self.nonlinearity == "tanh" else relu_step
-        made: Any = self._run(step, input, None if hx is None else (hx,), 1)[0]
+        made: Any = self._run(self.nonlinearity, input, None if hx is None else (hx,), 1)[0]
         return made
 
 
@@ -147,7 +114,7 @@ class LSTMCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
         """[n, input_size], ([n, hidden_size], [n, hidden_size]) -> the new (h, c)."""
-        return self._run(lstm_step, input, hx, 2)  # type: ignore[return-value]
+        return self._run("lstm", input, hx, 2)  # type: ignore[return-value]
 
 
 class GRUCell(RNNCellBase):
@@ -159,7 +126,7 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Any = None) -> Tensor:
         """[n, input_size], [n, hidden_size] -> [n, hidden_size]."""
-        made: Any = self._run(gru_step, input, None if hx is None else (hx,), 1)[0]
+        made: Any = self._run("gru", input, None if hx is None else (hx,), 1)[0]
         return made
 
 

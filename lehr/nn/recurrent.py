@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 import warnings
@@ -13,50 +14,45 @@ from lehr.nn.cell import MODES, State
 from lehr.nn.linear import empty
 from lehr.nn.module import Module
 from lehr.nn.utils.rnn import PackedSequence
+from lehr.ops.recurrent import GATES
 from lehr.tensor.tensor import Tensor
 
 
-def over_steps(step: Any, x: Tensor, state: State, weights: Any, reverse: bool) -> tuple[Tensor,
-                                                                                         State]:
-    """One direction of one layer: x [t, n, i], states [n, h] -> [t, n, h], the last states."""
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    gates = F.linear(x, w_ih, b_ih).unbind(0)
-    outs = []
-    for gate in reversed(gates) if reverse else gates:
-        state = step(gate, state, w_hh, b_hh, w_hr)
-        outs.append(state[0])
-    if reverse:
-        outs.reverse()
-    return Tensor.F.stack(outs, 0), state
+def over_steps(mode: str, gates: Tensor, state: State, weights: Any,
+               reverse: bool) -> tuple[Tensor, State]:
+    """One direction of one layer: gates [t, n, g h], states [n, h] -> [t, n, h], the last
+    states."""
+    h, c = state if len(state) == 2 else (state[0], None)
+    out, cells = Tensor.F.recurrent(gates, h, c, *weights, mode, reverse)
+    end = 0 if reverse else -1
+    last = (out, cells) if c is not None else (out,)
+    return out, tuple(x.select(0, end) for x in last)
 
 
-def over_packed(step: Any, x: Tensor, state: State, weights: Any, reverse: bool,
+def over_packed(mode: str, gates: Tensor, state: State, weights: Any, reverse: bool,
                 sizes: list[int]) -> tuple[Tensor, State]:
-    """The same over packed steps: x [sum of sizes, i]; step t is of the first sizes[t]
-    sequences."""
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    gates = F.linear(x, w_ih, b_ih).split(sizes, 0)
+    """The same over packed steps: gates [sum of sizes, g h]; step t is of the first sizes[t]
+    sequences. Steps of the same size run together."""
     cat = Tensor.F.cat
-    outs, ended, first = [], [], state
+    runs = [(size, len(list(group))) for size, group in itertools.groupby(sizes)]
+    parts = [part.unflatten(0, (steps, size)) for part, (size, steps) in zip(
+        gates.split([size * steps for size, steps in runs], 0), runs, strict=True)]
+    first, ended, outs = state, [], []
     if reverse:  # sequences join as their ends are reached
         state = tuple(s[: sizes[-1]] for s in first)
-        for gate in reversed(gates):
-            have, want = state[0].size(0), gate.size(0)
-            if want > have:
-                state = tuple(cat([s, f[have:want]], 0) for s, f in zip(state, first, strict=True))
-            state = step(gate, state, w_hh, b_hh, w_hr)
-            outs.append(state[0])
-        outs.reverse()
-        return cat(outs, 0), state
-    for gate in gates:  # sequences drop out as they end
-        have, want = state[0].size(0), gate.size(0)
-        if want < have:
+    for part in reversed(parts) if reverse else parts:
+        have, want = state[0].size(0), part.size(1)
+        if want > have:
+            state = tuple(cat([s, f[have:want]], 0) for s, f in zip(state, first, strict=True))
+        if want < have:  # sequences drop out as they end
             ended.append(tuple(s[want:] for s in state))
             state = tuple(s[:want] for s in state)
-        state = step(gate, state, w_hh, b_hh, w_hr)
-        outs.append(state[0])
-    parts = [state, *reversed(ended)]
-    return cat(outs, 0), tuple(cat(list(group), 0) for group in zip(*parts, strict=True))
+        out, state = over_steps(mode, part, state, weights, reverse)
+        outs.append(out.flatten(0, 1))
+    if reverse:
+        outs.reverse()
+    rows = [state, *reversed(ended)]
+    return cat(outs, 0), tuple(cat(list(group), 0) for group in zip(*rows, strict=True))
 
 
 class RNNBase(Module):
@@ -71,7 +67,7 @@ class RNNBase(Module):
         self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
         self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
-        gates = MODES[mode][0] * hidden_size
+        gates = GATES[MODES[mode][0]] * hidden_size
         out = proj_size if proj_size > 0 else hidden_size
         self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
@@ -172,19 +168,20 @@ class RNNBase(Module):
 
     def _stacked(self, x: Tensor, states: State, sizes: list[int] | None) -> tuple[Tensor, State]:
         """All layers over [t, n, i] or packed steps."""
-        step = MODES[self.mode][2]
+        mode = MODES[self.mode][0]
         directions = 2 if self.bidirectional else 1
         lasts: list[State] = []
         for layer in range(self.num_layers):
             outs = []
             for way in range(directions):
                 at = layer * directions + way
-                weights = self._weights(at)
+                w_ih, w_hh, b_ih, b_hh, w_hr = self._weights(at)
+                gates, weights = F.linear(x, w_ih, b_ih), (w_hh, b_hh, w_hr)
                 first = tuple(s[at] for s in states)
                 if sizes is None:
-                    out, last = over_steps(step, x, first, weights, way == 1)
+                    out, last = over_steps(mode, gates, first, weights, way == 1)
                 else:
-                    out, last = over_packed(step, x, first, weights, way == 1, sizes)
+                    out, last = over_packed(mode, gates, first, weights, way == 1, sizes)
                 outs.append(out)
                 lasts.append(last)
             x = outs[0] if directions == 1 else Tensor.F.cat(outs, -1)

@@ -53,6 +53,7 @@ FAMILIES = (
     "window",
     "polynomial",
     "optimize",
+    "recurrent",
 )
 
 for _name in FAMILIES:
