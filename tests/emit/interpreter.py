@@ -181,7 +181,7 @@ class Call:
         """What `tell` makes of a failed check; None where none failed."""
         if not self.fault[0]:
             return None
-        place = int(self.fault[0]) - 1
+        place = int(self.fault[0]) + (1 << 31)
         return tell((*self.record["faults"][place], *self.fault[2 * place + 1:][:2].tolist()))
 
     def results(self) -> list[np.ndarray]:

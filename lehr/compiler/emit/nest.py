@@ -16,6 +16,7 @@ from lehr.base.index import linearize
 from lehr.compiler.loop.expr import weight
 from lehr.compiler.loop.ir import Axis, Bind, Buffer, Expr, Store
 from lehr.compiler.loop.text import row_major
+from lehr.compiler.loop.verify import injective
 
 
 class Root(NamedTuple):
@@ -77,12 +78,24 @@ class Nest:
         found = self._deps.get(e)
         if found is None:
             found = e.free if isinstance(e, Expr) else sym.free(e)
-            loose = [v for v in found if v in self.bounds]
-            if loose:
-                found = found.difference(loose).union(
-                    *(self.deps(p) for v in loose for p in self.parts(v)))
+            if any(v in self.bounds for v in found):
+                found = self._through(e)
             self._deps[e] = found
         return found
+
+    def _through(self, e: Any) -> frozenset[Any]:
+        """`deps` of what checked indices are used in; a reduction's own axes end at it."""
+        if not isinstance(e, Expr):
+            return frozenset().union(*(
+                self.deps(p) for v in sym.free(e) if v in self.bounds for p in self.parts(v)),
+                (v for v in sym.free(e) if v not in self.bounds))
+        made = frozenset().union(*map(self.deps, (*e.children, *indices(e))))
+        if e.kind == "Scan":
+            return made | {e.fields[1].var}
+        if e.kind != "Reduce":
+            return made
+        sizes = frozenset().union(*(sym.free(a.extent) for a in e.fields[1]))
+        return made.difference(a.var for a in e.fields[1]) | sizes
 
     def parts(self, var: Any) -> list[Expr]:
         """What a checked index is computed from."""
@@ -435,6 +448,8 @@ def _promoted(nest: Nest) -> Nest:
     scans = any(a.role == "scan" for r in nest.roots for a in r.axes)
     if len(extents) != 1 or not nest.roots[0].axes or scans or nest.states or row_folds(nest):
         return nest
+    if any(in_order(r, nest.bounds) for r in nest.roots):
+        return nest
     axes = tuple(a._replace(role="parallel") for a in nest.roots[0].axes)
     roots = []
     for r in nest.roots:
@@ -442,6 +457,26 @@ def _promoted(nest: Nest) -> Nest:
         roots.append(Copy(nest.bounds, {old.var: new.var for old, new in pairs},
                           {old.var: () for old, _ in pairs}).root(r))
     return nest.replace(outer=(*nest.outer, *axes), roots=tuple(roots))
+
+
+def in_order(r: Root, bounds: Bounds) -> bool:
+    """Whether a store may put several values of a row into one element: the last one wins."""
+    if r.mode != "set" or not r.axes:
+        return False
+    place = r.index
+    if not isinstance(place, int):
+        if any(v in bounds for v in sym.free(place)):
+            return False
+        split = sym.affine(place, [a.var for a in r.axes])
+        back = [a for a in r.axes if split is not None and _falls(split[0].get(a.var, 0))]
+        place = sym.substitute(place, {a.var: a.extent - 1 - a.var for a in back})
+    whole = Buffer("", r.buffer.dtype, (1 << 62,), (1,), "arena")
+    return not injective(whole, (place,), frozenset(a.var for a in r.axes))
+
+
+def _falls(coefficient: Any) -> bool:
+    high = sym.interval(coefficient)[1]
+    return high is not None and high < 0
 
 
 class _Rows(Copy):
