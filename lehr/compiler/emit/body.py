@@ -253,7 +253,8 @@ class Body:
         b = self.nest.bounds[var]
         name = self.fresh("at")
         self.frame.fault = True
-        raw = value.cast(self.spell(b.value), b.value.dtype, dt.int64)
+        raw = self.spell(b.value)
+        raw = raw if b.value.dtype is dt.int64 else value.cast(raw, b.value.dtype, dt.int64)
         place = self.place_of("index")
         text = f"lehr_index({raw}, {self.index(b.bound)}, {int(b.wrap)}, fault, place + {place})"
         if b.mask is not None:

@@ -18,7 +18,7 @@ from lehr.compiler.loop.expr import weight
 from lehr.compiler.loop.ir import Axis, Expr
 
 ROW = 16384  # elements of a row that may be kept on the stack for later loops
-STAGE = 12  # the weight from which a value is kept rather than computed again
+STAGE = 8  # the weight from which a value is kept rather than computed again
 WIDTH = 512  # elements of a strip whose rows have values
 LONG = 4096  # elements of a strip that is all there is
 TILE = 32  # points of each axis of a tile
