@@ -1,0 +1,307 @@
+"""Random programs, eager against compiled: `python -m tests.compile.fuzz --count N --seed S`.
+
+Each program is called several times (the same arguments again, other sizes and flags, the first
+ones again); results, arguments afterwards, gradients, exceptions, printed text and the generator's
+state have to be what eager gives. A program that differs is made smaller before it is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import lehr
+from lehr.compiler import check
+from lehr.compiler.counters import COUNTERS, stats
+from lehr.tensor.tensor import Tensor
+from tests.compile import grammar, loops
+
+assert loops
+CALLS = ("first", "again", "other", "anew")
+
+
+class Outcome(NamedTuple):
+    """What one call did: description trees (see `describe`)."""
+
+    result: Any
+    arguments: Any
+    gradients: Any
+    said: str
+    draw: Any
+
+
+def describe(value: Any, seen: dict[int, Any]) -> Any:
+    """A tree of plain tuples and arrays that says all that a program could see, aliasing included.
+
+    `seen` numbers objects and storages in the order in which they are met.
+    """
+    if isinstance(value, Tensor):
+        first = id(value) not in seen
+        number = seen.setdefault(id(value), len(seen))
+        if not first:
+            return ("same", number)
+        memory = seen.setdefault(id(value._storage), len(seen))
+        seen.setdefault((id(value), "kept"), (value, value._storage))
+        with lehr.no_grad():
+            array = np.array(value.detach()._array)
+        grad = describe(value.grad, seen) if value.is_leaf else None
+        return ("tensor", number, memory, value._offset, tuple(value.shape), value.stride(),
+                str(value.dtype), value.requires_grad, value.is_leaf, Array(array), grad)
+    if isinstance(value, (list, tuple, dict, grammar.Box)):
+        if id(value) in seen:
+            return ("same", seen[id(value)])
+        seen[id(value)] = len(seen)
+        seen[id(value), "kept"] = value
+        if isinstance(value, dict):
+            inside: Any = [(k, describe(v, seen)) for k, v in value.items()]
+        elif isinstance(value, grammar.Box):
+            inside = [(k, describe(v, seen)) for k, v in vars(value).items()]
+        else:
+            inside = [describe(v, seen) for v in value]
+        return (type(value).__name__, seen[id(value)], inside)
+    if isinstance(value, BaseException):
+        return ("raises", type(value).__name__, str(value))
+    if callable(value):
+        return "callable"
+    return (type(value).__name__, repr(value))
+
+
+class Array(NamedTuple):
+    array: Any
+
+
+def differing(have: Any, want: Any, path: str = "") -> str:
+    """Empty where two descriptions agree; else where they do not."""
+    if isinstance(have, Array) and isinstance(want, Array):
+        text = check.difference(have.array, want.array)
+        return f"{path}: {text}" if text else ""
+    if type(have) is type(want) and isinstance(want, (list, tuple)):
+        raised = "raises" in (*have[:1], *want[:1]) and have[:1] != want[:1]
+        if len(have) != len(want) or raised:
+            return f"{path}: {have!r:.300}, expected {want!r:.300}"
+        for i, (a, b) in enumerate(zip(have, want, strict=True)):
+            text = differing(a, b, f"{path}.{i}")
+            if text:
+                return text
+        return ""
+    return "" if have == want else f"{path}: {have!r:.300}, expected {want!r:.300}"
+
+
+def outcome(main: Callable[..., Any], arguments: tuple[Any, ...], seed: int) -> Outcome:
+    lehr.manual_seed(seed)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), np.errstate(all="ignore"):
+        try:
+            result = main(*arguments)
+        except Exception as error:
+            result = error.with_traceback(None)
+        grads = backward(result)
+    seen: dict[int, Any] = {}
+    made = Outcome(describe(result, seen), describe(list(arguments), seen), grads, said.getvalue(),
+                   lehr.rand(2).tolist())
+    lehr.set_grad_enabled(True)
+    return made
+
+
+def backward(result: Any) -> Any:
+    """Backward from all results that carry gradients; they arrive in the arguments."""
+    live = [t for t in tensors(result) if t.requires_grad and t.dtype.is_floating_point
+            and t.grad_fn is not None]
+    if not live:
+        return None
+    try:
+        total = sum((t.double() * (i + 1)).sum() for i, t in enumerate(live))
+        total.backward()
+    except RuntimeError as error:
+        return type(error).__name__
+    return "backward"
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for x in value:
+            yield from tensors(x)
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))
+
+
+def outcomes(text: str, wrap: Callable[[Any], Any]) -> list[Outcome]:
+    """The calls of a program, in a fresh module."""
+    space = grammar.space()
+    exec(compile(text, "<program>", "exec"), space)
+    inputs, main = space["inputs"], wrap(space["main"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = inputs(0)
+        return [outcome(main, arguments, i) for i, arguments in
+                enumerate((first, first, inputs(1), inputs(0)))]
+
+
+def compiled(backend: str) -> Callable[[Any], Any]:
+    return lambda main: lehr.compile(main, backend=backend, options={"suppress_errors": False})
+
+
+class Unsuitable(Exception):
+    """The arguments of a program cannot be made."""
+
+
+def fault(text: str, backend: str) -> str:
+    """What is wrong with a compiled program; empty where nothing is."""
+    try:
+        want = outcomes(text, lambda main: main)
+    except Exception as error:
+        raise Unsuitable(str(error)) from error
+    try:
+        have = outcomes(text, compiled(backend))
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return (f"{type(error).__name__}: {error} (in "
+                f"{last.filename.rpartition('/lehr/')[2]}:{last.lineno})")
+    for call, a, b in zip(CALLS, have, want, strict=True):
+        for name in Outcome._fields:
+            text = differing(getattr(a, name), getattr(b, name))
+            if text:
+                return f"{name} of the {call} call: {text}"
+    return ""
+
+
+# Making programs smaller
+
+
+def kind(text: str) -> str:
+    """What two faults have in common if they are the same fault."""
+    head, _, tail = text.partition(": ")
+    return head if " of the " not in head else head.split(" of the ")[0]
+
+
+def shrink(text: str, backend: str, tries: int = 300) -> str:
+    """A smaller program with a fault of the same kind: statements and branches are left out."""
+    want = kind(fault(text, backend))
+    best = ast.parse(text)
+    for _ in range(tries):
+        for smaller in simpler(best):
+            tries -= 1
+            if tries < 0:
+                return ast.unparse(best)
+            try:
+                found = fault(ast.unparse(smaller), backend)
+            except (Unsuitable, SyntaxError, RecursionError):
+                continue  # it no longer is a program
+            if found and kind(found) == want:
+                best = smaller
+                break
+        else:
+            break
+    return ast.unparse(best)
+
+
+def simpler(tree: ast.Module) -> Iterator[ast.Module]:
+    """Trees with one statement less, or one compound statement replaced by its body."""
+    count = sum(isinstance(n, ast.stmt) for n in ast.walk(tree))
+    for i in reversed(range(2, count)):
+        for lift in (False, True):
+            copy = ast.parse(ast.unparse(tree))
+            cut = Cut(i, lift)
+            made = ast.fix_missing_locations(cut.visit(copy))
+            if cut.done:
+                yield made
+
+
+class Cut(ast.NodeTransformer):
+    """Leaves out statement number `place`, or puts its body in its place."""
+
+    def __init__(self, place: int, lift: bool) -> None:
+        self.place, self.lift, self.count, self.done = place, lift, -1, False
+
+    def visit(self, node: ast.AST) -> Any:
+        if not isinstance(node, ast.stmt):
+            return self.generic_visit(node)
+        self.count += 1
+        if self.count == self.place and not (
+                isinstance(node, ast.FunctionDef) and node.name in ("main", "inputs")):
+            body = getattr(node, "body", None)
+            if self.lift:
+                self.done = body is not None
+                return body if body is not None else node
+            self.done = not isinstance(node, ast.Pass)
+            return ast.Pass()
+        made = self.generic_visit(node)
+        if len(getattr(made, "body", ())) > 1:
+            made.body = [n for n in made.body if not isinstance(n, ast.Pass)] or [ast.Pass()]
+        return made
+
+
+# The command
+
+
+class Report:
+    """Counts of a run."""
+
+    def __init__(self) -> None:
+        self.programs = self.unsuitable = 0
+        self.faults: list[tuple[int, str, str]] = []
+
+    def text(self, seconds: float) -> str:
+        s = stats()
+        return (f"{self.programs} programs in {seconds:.0f} s, {len(self.faults)} faults; "
+                f"{s['captures']} captures, {s['graphs']} graphs, {s['ops_captured']} ops in "
+                f"graphs, {s['breaks']} breaks, {s['fallbacks']} calls run eagerly")
+
+
+def run(seeds: range, backend: str, native: int, data: bool, small: bool) -> Report:
+    """Runs programs; every `native`-th through the C compiler."""
+    report = Report()
+    for n, seed in enumerate(seeds):
+        try:
+            text = grammar.write(seed, data)
+        finally:
+            lehr.set_grad_enabled(True)
+        name = "inductor" if native and n % native == native - 1 else backend
+        try:
+            found = fault(text, name)
+        except Unsuitable:
+            report.unsuitable += 1
+            continue
+        report.programs += 1
+        if not found:
+            continue
+        report.faults.append((seed, name, found))
+        print(f"seed {seed} ({name}): {found}", flush=True)
+        if small:
+            print(shrink(text, name), flush=True)
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="the first program's number")
+    parser.add_argument("--backend", default="loops", help="reference, loops or inductor")
+    parser.add_argument("--native", type=int, default=0, help="every N-th program through C")
+    parser.add_argument("--no-data", action="store_true", help="programs without graph breaks")
+    parser.add_argument("--show", action="store_true", help="print the program and stop")
+    parser.add_argument("--small", action="store_true", help="make failing programs smaller")
+    given = parser.parse_args()
+    if given.show:
+        print(grammar.write(given.seed, not given.no_data))
+        return
+    COUNTERS.reset()
+    start = time.time()
+    report = run(range(given.seed, given.seed + given.count), given.backend, given.native,
+                 not given.no_data, given.small)
+    print(report.text(time.time() - start))
+
+
+if __name__ == "__main__":
+    main()
