@@ -126,7 +126,7 @@ def test_softmax(shape):
         assert len(launches(code)) == 1
 
 
-@pytest.mark.parametrize("terms", [4096, 5003])
+@pytest.mark.parametrize("terms", [8192, 9001])
 def test_whole_in_stages(terms):
     """A long fold with one outer point is cut; later folds and stores see the whole of it."""
     program = text(f"x: param f32[{terms}]", [f"y: output f32[{terms}]", "m: output f32[]",
@@ -147,7 +147,7 @@ def test_whole_in_stages(terms):
 
 def test_columns_in_stages():
     """Sums over many rows with few columns, whose results a small kernel goes on with."""
-    rows, columns = 5000, 24
+    rows, columns = 1000, 24
     program = text(f"x: param f32[{rows},{columns}], w: ref f32[{columns}]",
                    [f"y: output f32[{columns}]"], f"""
   kernel s(i0: {columns}; k0: {rows}, k1: {rows}) {{
@@ -199,14 +199,14 @@ def test_turned():
 
 def test_long_running_values():
     """Blocks hand running values on."""
-    program = text("x: param f32[2,5000]", ["y: output f32[2,5000]", "z: output i64[2,5000]",
-                                            "m: output f32[2,5000]"], """
-  kernel c(i0: 2; i1: 5000) {
+    program = text("x: param f32[2,2500]", ["y: output f32[2,2500]", "z: output i64[2,2500]",
+                                            "m: output f32[2,2500]"], """
+  kernel c(i0: 2; i1: 2500) {
     y[i0,i1] for (i1 scan) = exp.f32(mul.f32(f32(0.01), scan.sum.f32[i1](x[i0,i1])))
     z[i0,i1] for (i1 scan) = scan.argmax.i64.1[i1](x[i0,i1], index({i1}))
     m[i0,i1] for (i1 scan) = scan.argmax.f32[i1](x[i0,i1], index({i1}))
   }""", "y, z, m")
-    check(program, f32(2, 5000), rtol=2e-5)
+    check(program, f32(2, 2500), rtol=2e-5)
 
 
 def test_reversed_row_through_memory():
@@ -280,7 +280,7 @@ def test_symbolic_sizes():
   return y, z, u
 }"""
     made = Interpreted(program)
-    for shape in ((3, 5), (0, 4), (4, 0), (70, 300), (9, 3000)):
+    for shape in ((0, 4), (4, 0), (9, 1300)):
         x, w = f32(*shape), f32(shape[1])
         have, want = made(x, w), interp.run(made.program, [x, w])
         for h, v in zip(have, want, strict=True):

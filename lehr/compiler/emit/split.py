@@ -19,8 +19,9 @@ from lehr.compiler.emit.tile import PROGRAMS, Replace, Tile, count, tile
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import MONOIDS, Axis, Buffer, Expr, axis, identity
 
-LEAST = 2048  # terms from which a fold is worth two stages
-PART = 512  # terms of one part
+# Terms of one part of a fold: where lanes lie along its rows, and across them.
+PART = {False: 4096, True: 64}
+LOADED = 4 * PROGRAMS  # programs that keep memory busy
 AGAIN = 8  # outer points from which a fold that they share gets a stage of its own
 
 
@@ -68,6 +69,7 @@ class _Stages:
         self.nest = nest
         self.before: list[Nest] = []
         self.made: dict[Expr, Expr] = {}  # fold -> what stands for it in later stages
+        self.again: dict[Any, Axis] = {}  # axes over parts, by how many there are
         self.serial = 0
 
     def nests(self) -> list[Nest]:
@@ -98,7 +100,7 @@ class _Stages:
         points, terms = count(outer), max(count(f.fields[1]) for f in folds)
         shared = points * AGAIN <= count(self.nest.outer) and terms > AGAIN
         programs = -(-points // max(plan.xb, 1))
-        parts = min(PROGRAMS // programs, terms // PART) if terms >= LEAST else 0
+        parts = min(LOADED // programs, terms // PART[plan.across]) if programs < PROGRAMS else 0
         if parts < 2 and not shared:
             return
         at = linearize([a.var for a in outer], [a.extent for a in outer]) if outer else 0
@@ -154,11 +156,10 @@ class _Stages:
                 roots = by.setdefault(key, [])
                 roots.append(Root(b, place, expr.cast(fold, b.dtype), (), "set", None, 0,
                                   len(roots)))
-                j = axis(f"j{self.serial}", s.extent, "reduce")
-                loads.append((b, j, a.dtype))
-            j = loads[0][1]
+                loads.append((b, a.dtype))
+            j = self.again.setdefault(s.extent, axis(f"j{self.serial}", s.extent, "reduce"))
             again = tuple(expr.cast(Expr("Load", b.dtype, b, (j.var * size + at,), None, None), d)
-                          for b, _, d in loads)
+                          for b, d in loads)
             for part in range(MONOIDS[monoid].parts):
                 kin = Expr("Reduce", args[part].dtype, monoid, axes, args, part)
                 self.made[kin] = Expr("Reduce", kin.dtype, monoid, (j,), again, part)

@@ -23,6 +23,7 @@ WHOLE = 4096  # points of a row that is there as a whole
 FEW = 8  # terms of a sum that one lane adds up alone
 MANY = 64  # the same, where there are lanes enough
 GUESS = 1024  # a size that is not known
+SEGMENT = 256  # bytes of memory that lanes across rows load together
 FAR = 8.0  # cost of a lane that uses a sector of memory alone
 
 
@@ -43,7 +44,7 @@ class Row(NamedTuple):
 class Tile(NamedTuple):
     """`y` and `x`: outer axes of a block's positions, flattened, `yb` and `xb` points of them (1:
     no position); `serial`: outer axes in loops; `rows`: by axes; `inline`: folds that each lane
-    computes alone."""
+    computes alone; `across`: lanes lie along `x` though there are rows."""
 
     y: tuple[Axis, ...]
     x: tuple[Axis, ...]
@@ -53,6 +54,7 @@ class Tile(NamedTuple):
     rows: tuple[Row, ...]
     inline: frozenset[Expr]
     warps: int
+    across: bool = False
 
     @property
     def rank(self) -> int:
@@ -270,10 +272,10 @@ def _folding(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float],
     x = _last(outer, best) if aside and best is not None else tuple(outer)
     longest = max(count(r.inner) for r in rows if r.inner)
     known = all(isinstance(a.extent, int) for r in rows for a in r.inner)
-    if aside:
-        xb = min(64, pow2(n))
+    if aside and best is not None:
+        xb = min(_segment(nest, best), pow2(n))
         xb = max(16, xb // 2) if n // xb < PROGRAMS // 2 else xb
-        room = max(POINTS // xb, 16)
+        room = max(2 * POINTS // xb, 16)
     else:
         room = WHOLE if known and pow2(longest) <= WHOLE else POINTS
         xb = max(1, min(POINTS // 2 // min(pow2(longest), POINTS), pow2(n) // PROGRAMS, 64))
@@ -290,7 +292,13 @@ def _folding(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float],
     warps = min(max(points // 512, 1), 16)
     if points > 256:
         warps = max(warps, 2)
-    return Tile((), x, 1, xb, serial, tuple(made), inline, warps)
+    return Tile((), x, 1, xb, serial, tuple(made), inline, warps, aside)
+
+
+def _segment(nest: Nest, lane: Axis) -> int:
+    """Points along an axis whose elements fill SEGMENT bytes."""
+    sizes = [size for place, _, size in accesses(nest) if nest.stride(place, lane.var) == 1]
+    return min(max(SEGMENT // min(sizes, default=4), 32), 128)
 
 
 def wide(nest: Nest, places: Iterable[Any]) -> bool:
