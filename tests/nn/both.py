@@ -12,12 +12,16 @@ import pytest
 
 import lehr
 
-torch = pytest.importorskip("torch")
+try:
+    import torch
+except ImportError:  # the comparisons are skipped, the rest still runs
+    torch = None
+TENSORS = (lehr.Tensor,) if torch is None else (lehr.Tensor, torch.Tensor)
 
 
 def plain(x: Any) -> Any:
     """Tensors as arrays, errors as (type, message), containers of these."""
-    if isinstance(x, (lehr.Tensor, torch.Tensor)):
+    if isinstance(x, TENSORS):
         x = x.detach()
         return np.array((x.float() if "bfloat16" in str(x.dtype) else x).numpy())
     if isinstance(x, dict):
@@ -61,7 +65,12 @@ def same(a: Any, b: Any, rtol: float = 2e-5, atol: float = 2e-6, where: str = ""
 
 def check(program: Callable[[Any], Any], error: str | None = None, **tolerance: float) -> None:
     """`program(mod)` gives the same under both; `error` names the type both must raise."""
-    want, got = attempt(program, torch), attempt(program, lehr)
+    got = attempt(program, lehr)
+    if torch is None:
+        assert isinstance(got, dict) and got.get("error") == error if error else (
+            not isinstance(got, dict) or "error" not in got), got
+        pytest.skip("torch is not installed: nothing to compare with")
+    want = attempt(program, torch)
     if error is None:
         assert not (isinstance(want, dict) and "error" in want), f"torch raised {want}"
     else:
