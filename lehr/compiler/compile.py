@@ -1,116 +1,50 @@
 """`lehr.compile`: captures calls, compiles their graphs, and calls the result instead.
 
-This is where the stages meet: capture gives a `Request`, `BACKENDS` turn it into a `Compiled`, an `Entry` puts
-it in the place of the call. A `CompiledFunction` keeps its entries and tries them in order of last use.
+This is where the stages meet: capture gives a `Request`, `BACKENDS` turn it into a `Compiled`, an
+`Entry` puts it in the place of the call. A `CompiledFunction` is the site where a call starts; see
+`site` for graph breaks.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from lehr.base import log, options
+from lehr.base import options
 from lehr.base.options import Options
 from lehr.compiler import backend
-from lehr.compiler.capture import guard
-from lehr.compiler.capture.entry import CaptureBreak, Entry, capture_call
-from lehr.compiler.counters import COUNTERS
-from lehr.tensor.state import STATE
+from lehr.compiler.capture.tensors import COMPILED
+from lehr.compiler.site import CallSite, Family, trimmed
 
 
-class Unsupported(RuntimeError):
-    """A call cannot be compiled and falling back is not allowed (`fullgraph`, `LEHR_STRICT=1`)."""
-
-
-class CompiledFunction:
+class CompiledFunction(CallSite):
     """A function whose calls run compiled. Safe to call from several threads."""
 
     def __init__(self, function: Callable[..., Any], opts: Options, make: Any) -> None:
-        self.bound: tuple[Any, ...] = ()
-        if isinstance(function, types.MethodType):
-            self.bound, function = (function.__self__,), function.__func__
-        functools.update_wrapper(self, function)
-        self.function, self.options, self.backend = function, opts, make
-        self.backend_name = make.__name__
-        self.entries: list[Entry] = []
-        self.lock = threading.RLock()
-        self.eager = False      # the recompile limit is reached
+        super().__init__(Family(opts, make), function)
+        functools.update_wrapper(self, self.function)
+        self.options, self.backend_name = opts, make.__name__
         FUNCTIONS.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.bound:
             args = self.bound + args
-        for entry in self.entries:
-            if entry.check(args, kwargs):
-                return entry.run(args, kwargs)
-        if STATE.tracer is not None or self.eager:
-            return self.function(*args, **kwargs)
-        return self.miss(args, kwargs)
+        try:
+            for entry in self.entries:
+                if entry.check(args, kwargs):
+                    if entry.segment is None:
+                        return entry.run(args, kwargs)
+                    return self.family.go_on(entry, self.function, entry.run(args, kwargs))
+            return self.call(args, kwargs)
+        except BaseException as error:
+            error.__traceback__ = trimmed(error.__traceback__)
+            raise
 
     def __get__(self, obj: Any, owner: Any = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)
-
-    def miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """No entry is valid: captures the call, or runs it eagerly."""
-        with self.lock:
-            for entry in self.entries:
-                if entry.check(args, kwargs):
-                    return entry.run(args, kwargs)
-            entry = self.capture(args, kwargs)
-        if entry is None:
-            COUNTERS.add("fallbacks")
-            return self.function(*args, **kwargs)
-        return entry.run(args, kwargs)
-
-    def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
-        """A new entry; None where the call must run eagerly (said once)."""
-        name = getattr(self.function, "__qualname__", repr(self.function))
-        COUNTERS.add("captures")
-        if self.entries:
-            COUNTERS.add("recompiles")
-            if len(self.entries) >= self.options.recompile_limit:
-                self.limit(name, args, kwargs)
-                return None
-        try:
-            captured = capture_call(self.function, args, kwargs)
-            COUNTERS.add("bytecodes", captured.machine.count)
-            if captured.fault is not None:
-                return None  # the call raises: let it raise natively
-            positional = positional_names(self.function, len(args))
-            entry = Entry(captured, functools.partial(self.backend, options=self.options), positional,
-                          tuple(kwargs))
-        except CaptureBreak as error:
-            COUNTERS.add("breaks")
-            if self.options.fullgraph or self.options.strict:
-                raise Unsupported(str(error)) from None
-            log.warn_once(f"break:{name}:{error.code}", f"{name} runs eagerly: {error}")
-            return None
-        except Exception as error:
-            if self.options.strict or not self.options.suppress_errors:
-                raise
-            log.warn_once(f"failed:{name}", f"the compiler failed on {name}, which runs eagerly: "
-                          f"{type(error).__name__}: {error}. Set LEHR_STRICT=1 to see where.")
-            return None
-        COUNTERS.add("graphs")
-        COUNTERS.add("ops_captured", captured.tracer.ops)
-        self.entries = [entry, *self.entries]
-        return entry
-
-    def limit(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The recompile limit: one warning that names the guard and both values."""
-        entry = self.entries[0]
-        arguments = {**dict(zip(entry.positional, args, strict=False)), **kwargs}
-        why = guard.explain(entry.captured.facts, arguments) or "other arguments"
-        text = (f"{name} was compiled {len(self.entries)} times, the limit (recompile_limit); from now on it "
-                f"runs eagerly. The last recompile was asked for because {why}.")
-        if self.options.strict:
-            raise Unsupported(text)
-        log.warn_once(f"limit:{name}:{id(self)}", text)
-        self.eager = True
 
 
 FUNCTIONS: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
@@ -120,15 +54,11 @@ def reset() -> None:
     """Forgets every captured call: compiled functions start anew."""
     for each in list(FUNCTIONS):
         with each.lock:
-            each.entries, each.eager = [], False
+            each.entries, each.eager, each.loose = [], False, frozenset()
+            each.family.reset()
 
 
-def positional_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """The names under which the machine knows the positional arguments."""
-    code = getattr(function, "__code__", None)
-    if code is not None and count <= code.co_argcount:
-        return tuple(code.co_varnames[:count])
-    return tuple(f"arg{i}" for i in range(count))
+COMPILED.append(CompiledFunction)
 
 
 def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,

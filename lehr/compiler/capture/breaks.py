@@ -65,7 +65,7 @@ REGISTRY: dict[str, Break] = {row.code: row for row in (
     Break("interactive", "an expression statement of the interactive prompt",
           "It calls `sys.displayhook`.",
           "Put the code into a function."),
-    Break("generator-escape", "a half-consumed generator or iterator leaves the compiled function",
+    Break("generator-escape", "a generator leaves the compiled function while it runs",
           "Its position inside its own frame cannot be handed to a real generator.",
           "Exhaust it inside (`list(...)`), or create it outside."),
     Break("fresh-class", "a class that is created at each call leaves the compiled function",
@@ -99,9 +99,15 @@ REGISTRY: dict[str, Break] = {row.code: row for row in (
     Break("data-dependent-size", "an operator whose result has a size that depends on data",
           "The shapes of everything behind it would be unknown.",
           "Use a form with a fixed size (masks, `where`, padding), or let the graph break there."),
+    Break("changing-value", "a value that differs from call to call is needed in Python",
+          "With it as a constant, the function would be captured again for each of its values.",
+          "Pass the value in a tensor, or let the graph break there."),
     Break("native-argument", "an object that the framework's own code would read without guards",
           "What that code reads of the object could change between calls unseen.",
           "Pass tensors, numbers and plain containers of them."),
+    Break("outside-history", "a gradient has to flow into what was computed before",
+          "The tensors come from outside with a history that the graph does not know.",
+          "Compile the forward pass and its backward together, or let the graph break there."),
     Break("mutated-leaf", "an argument is written in place while gradients are recorded",
           "Its gradient history after the call would be the compiled program's.",
           "Write to a clone, or write under `no_grad`."),
@@ -145,7 +151,7 @@ class CaptureBreak(Signal):
     frames  the machine's frames, outermost first; each stands at the instruction it was executing
     spots   what to show instead of them
     count   how many instructions had been executed when the outermost frame began its current one
-            (or where else to halt; 0: nowhere): `Machine(halt=count)` restarts and stops exactly
+            (or where else to halt; -1: nowhere): `Machine(halt=count)` restarts and stops exactly
             before that instruction, with slots,
             stack and effects as the native interpreter would have them there
     """
@@ -158,7 +164,7 @@ class CaptureBreak(Signal):
         spots = spots or tuple((f.program.code, f.line) for f in frames)
         self.places = tuple(place(c.co_filename, line, c.co_qualname) for c, line in spots)
         self.forbidden = False      # `error_on_graph_break` was in force
-        self.count = count if count is not None else frames[0].begun if frames else 0
+        self.count = count if count is not None else frames[0].begun if frames else -1
         super().__init__(self.message())
 
     def message(self) -> str:

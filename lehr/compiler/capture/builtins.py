@@ -745,6 +745,7 @@ def native_class_call(m: Machine, args: list[Value], kwargs: dict[str, Value], r
         made.__module__ = None if name is None else name.constant(m)
     value = m.class_value(made)
     m.fresh_classes[made] = value
+    m.born(value)
     return value
 
 

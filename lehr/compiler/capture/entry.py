@@ -1,6 +1,6 @@
 """Captured calls: from a machine's outcome to something that can be called again.
 
-`capture_call` runs a call through the machine and gives a `Captured`: its graph, facts and effects. An `Entry`
+A `Captured` is what a machine made of a call: its graph, facts and effects (see `attempt`). An `Entry`
 is a captured call that has been compiled: `check` says whether it is valid for new arguments, `run` reads the
 graph's inputs through their sources, runs the compiled program, and puts results, gradients and side effects
 where the original call would have put them.
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.compiler.capture import guard
-from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.source import Source
@@ -25,7 +24,6 @@ from lehr.compiler.capture.tensors import (
     has_grad,
     leave,
 )
-from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.compiler.capture.value import Const, Value
 from lehr.compiler.graph.ir import Graph, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
@@ -63,6 +61,7 @@ class Compiled(NamedTuple):
 
 
 Backend = Callable[[Request], Compiled]
+NOTHING = Compiled(lambda inputs: ([], None))   # where a captured part computes nothing
 
 
 class Output(NamedTuple):
@@ -81,9 +80,10 @@ class Captured:
     """One captured call and what must be done to repeat it."""
 
     def __init__(self, machine: TensorMachine, value: Value | None, fault: Any,
-                 modes: dict[str, Any], before: dict[str, Any]) -> None:
+                 modes: dict[str, Any], before: dict[str, Any], segment: Any = None) -> None:
         self.machine, self.tracer = machine, machine.tracer
         self.value, self.fault = value, fault
+        self.segment = segment      # what goes on after a graph break; `value` is the state for it
         self.modes = modes if modes != {k: before[k] for k in modes} else None
         self.outputs: list[GraphValue] = []
         self.strides: list[tuple[Any, ...]] = []
@@ -121,7 +121,8 @@ class Captured:
             if meta is not None and (meta.grad_fn is not None) and twin._view is None:
                 machine = self.machine
                 machine.frame = None
-                machine.stop("mutated-leaf", "an argument is written in place with gradients recorded")
+                machine.stop("mutated-leaf", "an argument is written in place with gradients recorded",
+                             twin._storage.trace)
 
     def add(self, t: Tensor) -> Output:
         """Plans how the tensor that stands for twin `t` is made at each call."""
@@ -183,6 +184,8 @@ class Captured:
 class Collector(Rebuilder):
     """A dry run of rebuilding: notes tensors, stops at what cannot be built again."""
 
+    repeats = True
+
     def __init__(self, captured: Captured) -> None:
         super().__init__(captured.machine)
         self.captured = captured
@@ -197,15 +200,21 @@ class Collector(Rebuilder):
             self.captured.add_number(value)
         return 0
 
+    def primed(self, resume: Any, function: Any, state: list[Any]) -> Any:
+        """Nothing of the program may run here."""
+        return None
+
     def native(self, value: NativeValue) -> Any:
         if value.source is None and not getattr(type(value.real), "__lehr_constant__", False) and (
                 type(value.real).__name__ not in ("DType", "Device")):
-            self.machine.stop("native-result", type(value.real).__name__)
+            self.machine.stop("native-result", type(value.real).__name__, value)
         return value.real
 
 
 class Replay(Rebuilder):
     """Builds the results of one call."""
+
+    repeats = True
 
     def __init__(self, entry: Entry, arguments: Mapping[str, Any], outputs: Sequence[Tensor]) -> None:
         super().__init__(entry.captured.machine)
@@ -301,7 +310,8 @@ class Entry:
         self.captured, self.positional, self.names = captured, positional, names
         self.leaves: list[Tensor] = []          # twins that receive gradients
         request = self._request()
-        self.compiled = backend(request)
+        empty = not request.graph.nodes and not any(request.graph.results.values())
+        self.compiled = NOTHING if empty else backend(request)
         self.request = request
         self.check, self.guard_source, _ = guard.generate(
             captured.facts, len(positional), names, positional)
@@ -389,18 +399,20 @@ class Entry:
             for i in self.written:
                 inputs[i]._storage.version += 1
         if self.roots or self.spent:
-            self._record(inputs, outputs, state)
+            self._record(inputs, outputs, state, args, kwargs)
         if self.plain is not None:
             return self.plain(outputs)
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
         return self._replay(arguments, outputs)
 
-    def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any) -> None:
+    def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any, args: tuple[Any, ...],
+                kwargs: dict[str, Any]) -> None:
         """Puts the call on the tape."""
         twins = self.captured.tracer
         order = {id(twins.twins[id(real)]): i for i, (_, real) in enumerate(twins.inputs)
                  if isinstance(real, Tensor)}
-        reals = [inputs[order[id(t)]] for t in self.leaves]
+        reals = [inputs[order[id(t)]] if id(t) in order else self._outside(t, args, kwargs)
+                 for t in self.leaves]
         made = Backward(None, [node.edge_of(t) for t in reals], max(len(self.roots), 1))
         made.inputs = [node.Described(t._shape, t.dtype, t.device) for t in reals]
         metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
@@ -413,6 +425,12 @@ class Entry:
             meta = outputs[i]._autograd()
             meta.grad_fn = Backward(None, [], 1)
             meta.grad_fn.extra = (self.compiled, None, None, (), ())
+
+    def _outside(self, twin: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A tensor of the call that is no input of the graph by itself: it shares another one's memory."""
+        tracer = self.captured.tracer
+        arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
+        return tracer.sources[id(tracer.reals[id(twin)])].read(arguments)
 
     def _replay(self, arguments: Mapping[str, Any], outputs: list[Tensor]) -> Any:
         captured = self.captured
@@ -446,21 +464,4 @@ def _plain_result(c: Captured, value: Value) -> Callable[[list[Tensor]], Any] | 
     return None
 
 
-def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
-    """Captures one call. CaptureBreak where the machine cannot go on; nothing outside has changed then."""
-    flat: frozenset[int] = frozenset()
-    while True:
-        machine = TensorMachine(flat=flat)
-        held = enter(machine.tracer)
-        try:
-            outcome = machine.capture(function, args, kwargs)
-            after = leave(held)
-            STATE.tracer = machine.tracer
-            return Captured(machine, outcome.value, outcome.fault, after, held)
-        except NeedsFlat as needs:
-            flat = flat | {id(needs.storage)}
-        finally:
-            leave(held)
-
-
-__all__ = ["Backend", "CaptureBreak", "Captured", "Compiled", "Entry", "Request", "capture_call"]
+__all__ = ["Backend", "Captured", "Compiled", "Entry", "Request"]

@@ -1,6 +1,7 @@
 """Facts: what must hold for a captured run to be valid again.  The reference meaning of guards."""
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +14,47 @@ class Fact(NamedTuple):
     source: Source
     kind: str
     detail: Any
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "<": operator.lt,
+    "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}
+
+
+class Relation(NamedTuple):
+    """How a comparison of numbers came out; sides are sources, constants or (symbol, left, right)."""
+    symbol: str
+    left: Any
+    right: Any
+    outcome: bool
+
+    def holds(self, args: Mapping[str, object]) -> bool:
+        return evaluate((self.symbol, self.left, self.right), args) is self.outcome
+
+    def text(self, path: Callable[[Source], str], bind: Callable[[Any], str]) -> str:
+        whole = written((self.symbol, self.left, self.right), path, bind)
+        return whole if self.outcome else f"not {whole}"
+
+    def __str__(self) -> str:
+        return self.text(Source.name, repr)
+
+
+def evaluate(expr: Any, args: Mapping[str, object]) -> Any:
+    if isinstance(expr, Source):
+        return expr.read(args)
+    if type(expr) is tuple:
+        return OPERATORS[expr[0]](evaluate(expr[1], args), evaluate(expr[2], args))
+    return expr
+
+
+def written(expr: Any, path: Callable[[Source], str], bind: Callable[[Any], str]) -> str:
+    """Python text of an expression of numbers."""
+    if isinstance(expr, Source):
+        return path(expr)
+    if type(expr) is tuple:
+        return f"({written(expr[1], path, bind)} {expr[0]} {written(expr[2], path, bind)})"
+    return repr(expr) if type(expr) is int and expr >= 0 else bind(expr)
 
 
 # Guard kind -> (object read from the source, detail, arguments of the call) -> whether it holds.
@@ -34,6 +76,7 @@ FACTS: dict[str, Callable[[Any, Any, Mapping[str, object]], bool]] = {
     "absent": lambda x, detail, args: detail not in x,
     "elements": lambda x, detail, args: x == detail,
     "no attribute": lambda x, detail, args: not hasattr(x, detail),
+    "relation": lambda x, detail, args: detail.holds(args),
     "returns": lambda x, detail, args: x() == detail,
     "readable": lambda x, detail, args: True,    # reading the source did not raise
     "empty cell": lambda x, detail, args: not cell_filled(x),

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import resume
 from .bytecode import VARARGS, VARKEYWORDS, Program
 from .objects import FunctionValue
-from .value import Const, Value
+from .value import NULL, Const, Handled, Lasti, Value
 
 if TYPE_CHECKING:
     from .iterators import IteratorValue
@@ -74,6 +76,34 @@ class Frame:
 
     def __repr__(self) -> str:
         return f"<frame {self.code.co_qualname} line {self.line}>"
+
+
+def read_stack(entries: Sequence[Any], handling: Value | None
+               ) -> tuple[tuple[resume.Kind, ...], list[Value]]:
+    """The kinds of all entries, and the values of those that carry one.
+
+    handling: the exception being handled
+    """
+    spec: list[resume.Kind] = []
+    values: list[Any] = []
+    waiting: list[int] = []     # places of the Handled entries whose exception is not known yet
+    for entry in entries:
+        if entry is NULL:
+            spec.append(resume.NULL)
+        elif isinstance(entry, Lasti):
+            spec.append(entry.offset)
+        elif isinstance(entry, Handled):
+            if waiting:
+                values[waiting[-1]] = entry.previous
+            spec.append(resume.HANDLED)
+            waiting.append(len(values))
+            values.append(None)
+        else:
+            spec.append(resume.VALUE)
+            values.append(entry)
+    if waiting:
+        values[waiting[-1]] = handling
+    return tuple(spec), values
 
 
 def bind(m: Machine, function: FunctionValue, args: list[Value],

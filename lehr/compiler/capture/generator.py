@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 class GeneratorValue(IteratorValue):
     """A generator made by the captured code.  `frame` is None once it has ended."""
-    __slots__ = ("frame", "function", "running", "started")
+    __slots__ = ("frame", "function", "maker", "running", "started")
     type_ = types.GeneratorType
 
     def __init__(self, frame: Frame) -> None:
         self.frame: Frame | None = frame
         self.running = self.started = False
+        self.maker: Any = None      # how it is made again in the middle
         self.function, self.source = frame.function, None
 
     def advance(self, m: Machine) -> Value | None:
@@ -217,12 +218,12 @@ class GeneratorValue(IteratorValue):
         return Const(None) if self.frame is None else m.stop("frame-access", "gi_frame")
 
     def rebuild(self, r: Rebuilder) -> Any:
-        """Only an untouched generator, or one that has ended, can be handed out."""
+        """A real generator in the same state; impossible while it runs."""
         if self.frame is None:
             return (x for x in "")      # a real generator without content
-        if self.started:
+        if self.running:
             r.machine.stop("generator-escape", self.function.name)
-        return r.generator(self)
+        return r.paused(self) if self.started else r.generator(self)
 
 
 class Finished(Signal):

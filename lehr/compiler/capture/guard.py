@@ -90,6 +90,8 @@ class Writer:
             return
         if fact.kind == "distinct":
             test = " and ".join(f"{x} is not {self.path(other)}" for other in d)
+        elif fact.kind == "relation":
+            test = d.text(self.path, lambda number: self.bind(number, "number"))
         elif fact.kind == "function":
             code, space = self.bind(d[0], "code"), self.bind(d[1], "globals")
             test = f"{x}.__code__ is {code} and {x}.__globals__ is {space}"
@@ -134,7 +136,7 @@ def modes() -> tuple[Any, ...]:
     """The thread's modes that every capture depends on."""
     s = STATE
     return (s.grad, s.inference, None if s.autocast is None else getattr(s.autocast, "key", s.autocast),
-            dt.Default.dtype, len(s.modes), s.anomaly)
+            dt.Default.dtype, len(s.modes), s.anomaly, s.disabled, s.unbroken)
 
 
 def generate(facts: Iterable[Fact], count: int, names: tuple[str, ...], positional: tuple[str, ...]
@@ -173,6 +175,21 @@ def _rank(fact: Fact) -> tuple[int, int]:
     return rooted + _LATE.get(fact.kind, 1), depth
 
 
+def failing(facts: Iterable[Fact], arguments: Mapping[str, Any]) -> list[tuple[Fact, Any]]:
+    """The facts that fail now, each with what its source reads; what can not be read is None."""
+    found = []
+    for fact in facts:
+        now = None
+        try:
+            now = fact.source.read(arguments)
+            if FACTS[fact.kind](now, fact.detail, arguments):
+                continue
+        except MISSING:     # a part of the path is gone: the fact fails
+            now = None
+        found.append((fact, now))
+    return found
+
+
 def explain(facts: Iterable[Fact], arguments: Mapping[str, Any]) -> str | None:
     """The first fact that fails now, in the user's terms; None where all hold."""
     for fact in facts:
@@ -202,6 +219,8 @@ def _difference(fact: Fact, now: Any) -> str:
         return f"was {d!r}, is {now!r}"
     if fact.kind == "type":
         return f"type was {d.__name__}, is {type(now).__name__}"
+    if fact.kind == "relation":
+        return f"{d} no longer holds"
     if fact.kind == "len":
         return f"length was {d}, is {len(now)}"
     if isinstance(d, types.FunctionType | type):

@@ -168,6 +168,11 @@ class CallIterator(IteratorValue):
             return None
         return found
 
+    def rebuild(self, r: Rebuilder) -> Any:
+        if self.function is None:
+            return iter(lambda: None, None)
+        return iter(r(self.function), r(self.sentinel))
+
 
 class EnumerateIterator(IteratorValue):
     __slots__ = ("inner", "number")

@@ -171,6 +171,7 @@ class Classes(Base):
         self.known[id(real)] = value
         self.kept.append(real)
         self.fresh_classes[real] = value
+        self.born(value)
         if rest:
             value.written.update(rest)
             self.overlays[real] = value.written
@@ -215,6 +216,7 @@ class Classes(Base):
         self.known[id(real)] = value
         self.kept.append(real)
         self.fresh_classes[real] = value
+        self.born(value)
         return value
 
     def split(self, content: dict[str, Value]) -> tuple[dict[str, Any], dict[str, Value]]:

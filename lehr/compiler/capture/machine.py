@@ -227,12 +227,16 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
             elif kind == HANDLED:
                 frame.stack.append(Handled(self.handling[-1]))
                 self.handling[-1] = next(values).force(self)
+            elif isinstance(kind, int):
+                frame.stack.append(Lasti(kind))
             else:
-                frame.stack.append(Lasti(kind) if isinstance(kind, int) else next(values))
+                value = next(values)    # the steps of handlers take exceptions as they are
+                fault = isinstance(value.real, BaseException)
+                frame.stack.append(value.force(self) if fault else value)
         frame.at = frame.next = found.starts[point.offset]
-        fault = next(values).force(self) if point.raises else None
+        thrown = next(values).force(self) if point.raises else None
         try:
-            value = self.execute(frame, fault)  # type: ignore[arg-type]
+            value = self.execute(frame, thrown)  # type: ignore[arg-type]
         except Raised as raised:
             return Outcome(None, raised.value)
         return Outcome(value, None)

@@ -12,10 +12,11 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .frame import Frame
+from .frame import Frame, read_stack
 from .generator import GeneratorValue
 from .objects import CellValue, ClassValue
 from .operation import Key
+from .resume import VALUE, Point, Resume, make_resume
 from .value import CONSTANT_SET, GONE, Lazy, Value
 
 if TYPE_CHECKING:
@@ -96,6 +97,28 @@ class Rebuilder:
         frame = value.frame
         assert frame is not None
         return self.restart(frame)
+
+    def paused(self, value: GeneratorValue) -> Any:
+        """A generator in the middle: one that goes on at its YIELD, with what that gives thrown away."""
+        frame = value.frame
+        assert frame is not None
+        spec, stack = read_stack(frame.stack, frame.kept)
+        slots = frame.slots[:frame.program.own]
+        bound = tuple(i for i, slot in enumerate(slots) if slot is not None)
+        state = self.parts([*[slots[i] for i in bound], *stack])
+        if value.maker is None:
+            offset = frame.program.instructions[frame.at].offset
+            value.maker = make_resume(Point(frame.code, offset, (*spec, VALUE), bound))
+        return self.primed(value.maker, self(frame.function), state)
+
+    def parts(self, values: list[Any]) -> list[Any]:
+        return [self(v) for v in values]
+
+    def primed(self, resume: Resume, function: Any, state: list[Any]) -> Any:
+        """Starts the generator: it comes to its YIELD and no further."""
+        made = resume.call(function, [*state, None])
+        next(made)
+        return made
 
     def restart(self, frame: Frame) -> Any:
         code = frame.code

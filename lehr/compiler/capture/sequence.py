@@ -289,8 +289,8 @@ WRITERS[TUPLE_FIELD] = write_tuple_field
 
 
 class ListValue(SequenceValue):
-    """`list` and its subclasses."""
-    __slots__ = ()
+    """`list` and its subclasses.  `tail` is what was appended before anyone looked at the items."""
+    __slots__ = ("tail",)
     base: type = list
 
     def like(self, m: Machine, items: Any) -> Value:
@@ -316,9 +316,16 @@ class ListValue(SequenceValue):
             self.extend(m, iterable)
         return Const(None)
 
+    def container(self, items: list[Value]) -> Any:
+        return items + getattr(self, "tail", [])
+
     @slot("append")
     def append(self, m: Machine, item: Value) -> Value:
-        self.change(m, "append", item).append(item)
+        if self.items is None:  # the length stays open
+            self.tail = [*getattr(self, "tail", ()), item]
+            m.effect("list.append", self, item)
+        else:
+            self.change(m, "append", item).append(item)
         return Const(None)
 
     @slot("extend")

@@ -460,19 +460,23 @@ def build_slice(m: Machine, f: Frame, count: int) -> None:
 @step("LIST_APPEND")
 def list_append(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
-    f.stack[-arg].items.append(value)
+    whole = f.stack[-arg]
+    if whole.__class__ is ListValue and whole.real is None:
+        whole.items.append(value)
+    else:
+        whole.force(m).append(m, value)
 
 
 @step("SET_ADD")
 def set_add(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
-    f.stack[-arg].add(m, value)
+    f.stack[-arg].force(m).add(m, value)
 
 
 @step("MAP_ADD")
 def map_add(m: Machine, f: Frame, arg: int) -> None:
     value, key = f.stack.pop(), f.stack.pop()
-    f.stack[-arg].storage[key.key(m)] = value
+    f.stack[-arg].force(m).put(m, key.key(m), value)
 
 
 @step("LIST_EXTEND")
@@ -481,13 +485,13 @@ def list_extend(m: Machine, f: Frame, arg: int) -> None:
     if not m.iterable(value):
         name = m.type_name(value)
         m.error(TypeError, f"Value after * must be an iterable, not {name}")
-    f.stack[-arg].extend(m, value)
+    f.stack[-arg].force(m).extend(m, value)
 
 
 @step("SET_UPDATE")
 def set_update(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
-    f.stack[-arg].update(m, value)
+    f.stack[-arg].force(m).update(m, value)
 
 
 @step("DICT_UPDATE")
@@ -495,27 +499,27 @@ def dict_update(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
     if m.find_attr(value, "keys") is None:
         m.error(TypeError, f"{m.type_name(value)!r} object is not a mapping")
-    f.stack[-arg].update(m, value)
+    f.stack[-arg].force(m).update(m, value)
 
 
 @step("DICT_MERGE")
 def dict_merge(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
-    whole = f.stack[-arg]
+    whole = f.stack[-arg].force(m)
     function = m.callee_name(f.stack[-arg - 2 - m.null_above])
     if m.find_attr(value, "keys") is None:
         name = m.type_name(value)
         m.error(TypeError, f"{function} argument after ** must be a mapping, not {name}")
     for key, item in whole.items_of(m, value):
-        if key in whole.storage:
+        if whole.find(m, key) is not None:
             shown = m.text(m.str_of(m.lift(key)))
             m.error(TypeError, f"{function} got multiple values for keyword argument {shown!r}")
-        whole.storage[key] = item
+        whole.put(m, key, item)
 
 
 @step("LIST_TO_TUPLE")
 def list_to_tuple(m: Machine, f: Frame, arg: Any) -> None:
-    f.stack[-1] = TupleValue(tuple, list(f.stack[-1].parts(m)))
+    f.stack[-1] = TupleValue(tuple, list(f.stack[-1].force(m).parts(m)))
 
 
 @step("CONVERT")

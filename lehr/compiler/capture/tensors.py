@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
+from lehr.compiler.capture.directive import DIRECTIVES
 from lehr.compiler.capture.frame import Frame
-from lehr.compiler.capture.fact import FACTS
+from lehr.compiler.capture.fact import FACTS, Relation
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue
 from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue, ModuleValue
+from lehr.compiler.capture.operation import BINARY, COMPARE
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.source import Source, const
 from lehr.compiler.capture.tracer import SymNumber, Tracer
-from lehr.compiler.capture.value import CONSTANT_SET, Const, Known, Value
+from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
-from lehr.ops.registry import Functions, Op
-from lehr.tensor.state import STATE
+from lehr.ops.registry import Functions
+from lehr.tensor.state import STATE, State
 from lehr.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -39,14 +41,15 @@ NATIVE = ("lehr.tensor", "lehr.ops", "lehr.base")
 
 def is_native_module(name: Any) -> bool:
     return isinstance(name, str) and name.startswith(NATIVE) and name.split(".")[1] in (
-        "tensor", "ops", "base")
+        "tensor", "ops", "base") and name != "lehr.tensor.mode"
 
 
 def is_native(function: Any) -> bool:
     """Whether a real Python function belongs to the framework's tensor code."""
     space = function.__globals__
-    if "__wrapped__" in function.__dict__:  # a decorator of ours around a function of the user's
-        return False
+    inner = function.__dict__.get("__wrapped__")
+    if inner is not None and not is_native_module(getattr(inner, "__module__", None)):
+        return False    # a decorator of ours around a function of the user's
     return is_native_module(space.get("__name__"))
 
 
@@ -186,7 +189,9 @@ class Lower(Rebuilder):
             return dict(tuple(self(p)) for p in items)
         if isinstance(value, FunctionValue | MethodValue):
             return self.function(value)
-        if isinstance(value, ClassValue | Known):
+        if isinstance(value, ClassValue):
+            return value.real
+        if isinstance(value, Known) and (value.source is None or type(value.real) in OPAQUE_CONSTANTS):
             return value.real
         if isinstance(value, TensorValue | NumberValue | NativeValue | FaultValue):
             return value.rebuild(self)
@@ -219,16 +224,34 @@ class Lower(Rebuilder):
         return callback
 
 
-class TensorMachine(Machine):
-    """The machine over tensors; its graph is `tracer`'s."""
+# Operators that a graph computes as Python does; with divisions, as long as nothing is divided by zero.
+ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+DIVISIONS = frozenset(("/", "//", "%", "**"))
 
-    def __init__(self, halt: int = -1, flat: frozenset[int] = frozenset()) -> None:
+
+class TensorMachine(Machine):
+    """The machine over tensors; its graph is `tracer`'s.
+
+    loose    values from outside that were seen to change: numbers become inputs of the graph
+    brittle  where such a number would have to become a constant, capture breaks
+    """
+
+    def __init__(self, halt: int = -1, flat: frozenset[int] = frozenset(),
+                 loose: frozenset[Source] = frozenset(), brittle: bool = False) -> None:
         super().__init__(halt)
+        self.loose, self.brittle = loose, brittle
         self.tracer = CaptureTracer(self, flat)
         self.lower = Lower(self)
         self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
         self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native,
+                               State: make_native, **dict.fromkeys(COMPILED, make_compiled),
                                Functions: lambda m, real, source: NativeValue(real, source)})
+
+    def guard(self, source: Source | None, kind: str, detail: Any) -> None:
+        if kind == "equals" and source in self.loose and (
+                self.brittle or type(detail) not in NUMBERS):
+            self.stop("changing-value", source.name())  # type: ignore[union-attr]
+        super().guard(source, kind, detail)
 
     # -- what is native
 
@@ -236,6 +259,8 @@ class TensorMachine(Machine):
         real = function.real
         if real is not None and is_native(real):
             return self.call_native(real, args, kwargs)
+        if function.code in DIRECTIVES:
+            DIRECTIVES[function.code](self, real)
         if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
             self.prime(real, args)
         return super().inline(function, args, kwargs)
@@ -292,6 +317,7 @@ class TensorMachine(Machine):
         if found is None:
             found = self.known[id(real)] = NativeValue(real)
             self.kept.append(real)
+            self.born(found)
         return found
 
     def fresh(self, real: Any) -> Value:
@@ -353,7 +379,8 @@ class TensorMachine(Machine):
     # -- numbers
 
     def number(self, real: Any, source: Source) -> Value:
-        if is_input(source):
+        if is_input(source) or source in self.loose:
+            self.guard(source, "type", type(real))
             category = 2 if type(real) is float else 1
             return NumberValue(self.tracer.number(source, source.name(), category, real), source)
         return super().number(real, source)
@@ -390,14 +417,33 @@ class TensorMachine(Machine):
                 sides.append(v.value)
             else:
                 return None
-        from lehr.compiler.capture.operation import BINARY, COMPARE
-        row: Any = BINARY.get(symbol) or COMPARE.get(symbol)
-        return self.lifted(self.native_op(row[0], *sides))
+        if symbol not in COMPARE and symbol not in ARITHMETIC or symbol in DIVISIONS and (
+                self.is_loose(sides[1])):
+            sides = [s.settle() if isinstance(s, SymNumber) else s for s in sides]
+        if symbol in COMPARE:
+            return Const(self.related(symbol, *sides))
+        return self.lifted(self.native_op(BINARY[symbol][0], *sides))
+
+    def related(self, symbol: str, left: Any, right: Any) -> bool:
+        """Compares numbers, with a guard on how that comes out."""
+        exprs = [s.expr if isinstance(s, SymNumber) else s for s in (left, right)]
+        function = COMPARE[symbol][0]
+        if None in exprs:
+            return function(*[  # type: ignore[no-any-return]
+                s.settle() if isinstance(s, SymNumber) else s for s in (left, right)])
+        outcome = function(*[s.hint if isinstance(s, SymNumber) else s for s in (left, right)])
+        leaf = next(iter((left if isinstance(left, SymNumber) else right).leaves))
+        self.guard(leaf, "relation", Relation(symbol, *exprs, outcome))
+        return outcome  # type: ignore[no-any-return]
+
+    def is_loose(self, side: Any) -> bool:
+        """Whether a number comes from one whose other values may be anything, zero for instance."""
+        return isinstance(side, SymNumber) and not self.loose.isdisjoint(side.leaves)
 
     def truth(self, value: Value) -> bool:
         value = value.force(self)
         if isinstance(value, NumberValue):
-            return bool(value.number)
+            return self.related("!=", value.number, 0)
         if isinstance(value, NativeValue):
             return bool(value.real)
         return super().truth(value)
@@ -425,6 +471,19 @@ def make_tensor(m: Any, real: Tensor, source: Source | None) -> Value:
     return made
 
 
+COMPILED: list[type] = []     # classes of compiled functions: `function`, and `bound` for a method
+
+
+def make_compiled(m: Any, real: Any, source: Source | None) -> Value:
+    """A compiled function inside a captured one is the function itself."""
+    m.guard(source, "is", real)
+    source = source or const(real, real.name)
+    function = m.part(real.function, source, "function").force(m)
+    if not real.bound:
+        return function  # type: ignore[no-any-return]
+    return MethodValue(function, m.part(real.bound[0], source, "bound", 0))
+
+
 def make_native(m: Any, real: Any, source: Source | None) -> Value:
     m.guard(source, "is", real)
     return NativeValue(real, source)
@@ -438,6 +497,17 @@ class CaptureTracer(Tracer):
         self.machine = machine
         self.sources: dict[int, Source] = {}
         self.first: dict[int, Source] = {}          # id of a storage -> source of its first tensor
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        target = self.lift(None, (target,))[0]  # type: ignore[arg-type]
+        trace = target._storage.trace
+        if STATE.grad and id(trace) not in self.machine.births:
+            self.machine.born(trace)
+        super().write(target, value)
+
+    def outside(self) -> None:
+        if self.machine.frame is not None:
+            self.machine.stop("outside-history")
 
     def name_of(self, t: Tensor) -> str:
         source = self.sources.get(id(t))
@@ -484,7 +554,7 @@ class CaptureTracer(Tracer):
 
 def enter(tracer: Tracer | None) -> dict[str, Any]:
     """Puts a tracer in force; returns the modes to give to `leave`."""
-    held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly")}
+    held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly", "unbroken")}
     STATE.tracer = tracer
     return held
 

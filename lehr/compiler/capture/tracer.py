@@ -29,6 +29,16 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "pow": operator.pow, "floor_divide": operator.floordiv, "remainder": operator.mod}
 
 
+SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "floor_divide": "//",
+           "remainder": "%"}
+LEAVES, DEPTH = 4, 8    # an expression of numbers longer than this is not kept
+
+
+def depth(expr: Any) -> int:
+    """Number of operations in an expression of numbers."""
+    return 1 + depth(expr[1]) + depth(expr[2]) if type(expr) is tuple else 0
+
+
 class NeedsFlat(Exception):
     """A storage is seen through views that no single one covers: capture again with it as a flat Ref."""
 
@@ -60,13 +70,16 @@ class SymNumber:
 
     Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the value in the
     captured call; where the program needs the value itself (a branch, an index), the hint is used and every
-    number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard.
+    number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard. `expr` is
+    how Python would compute it, (symbol, left, right) over keys and constants; None where that is too long.
     """
 
-    __slots__ = ("hint", "leaves", "tracer", "value")
+    __slots__ = ("expr", "hint", "leaves", "tracer", "value")
 
-    def __init__(self, tracer: Tracer, value: Value, hint: Any, leaves: dict[Any, Any]) -> None:
+    def __init__(self, tracer: Tracer, value: Value, hint: Any, leaves: dict[Any, Any],
+                 expr: Any = None) -> None:
         self.tracer, self.value, self.hint, self.leaves = tracer, value, hint, leaves
+        self.expr = expr
 
     @property
     def scalar_category(self) -> int:
@@ -330,7 +343,7 @@ class Tracer:
         if here == trace.root:
             return Tensor._make(storage, t.dtype, t._shape, t._strides, t._offset)
         root = trace.tensor
-        if trace.root[:3] == ((root.numel(),), (1,), 0) and t.dtype is trace.root[3]:
+        if trace.root == (whole_of(t)._shape, (1,), 0, t.dtype):
             return self._strided(root, t)
         raise NeedsFlat(t._storage)
 
@@ -345,7 +358,7 @@ class Tracer:
         found = self.numbers.get(key)
         if found is None:
             value = self.builder.param(name, TensorType((), ScalarType(category).dtype))
-            found = self.numbers[key] = SymNumber(self, value, hint, {key: hint})
+            found = self.numbers[key] = SymNumber(self, value, hint, {key: hint}, key)
             self.inputs.append((value, key))
         return found
 
@@ -363,7 +376,9 @@ class Tracer:
         want = dt.float64 if isinstance(hint, float) else made.dtype
         if made.dtype is not want:
             made = self.builder.F.to_dtype(made, want)
-        return SymNumber(self, made, hint, leaves)
+        x, y = (n.expr if isinstance(n, SymNumber) else n for n in (a, b))
+        short = x is not None and y is not None and len(leaves) <= LEAVES and depth(x) + depth(y) < DEPTH
+        return SymNumber(self, made, hint, leaves, (SYMBOLS[name], x, y) if short else None)
 
     def finish_generators(self) -> None:
         """Writes the advanced counters back; called once, before the graph is finished."""

@@ -1,0 +1,85 @@
+"""Capturing a call: as a whole, or up to a place where its state can be handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lehr.compiler.capture.breaks import CaptureBreak
+from lehr.compiler.capture.entry import Captured
+from lehr.compiler.capture.fact import Fact
+from lehr.compiler.capture.machine import Outcome
+from lehr.compiler.capture.resume import CannotResume
+from lehr.compiler.capture.segment import make_segment
+from lehr.compiler.capture.source import Source
+from lehr.compiler.capture.tensors import TensorMachine, enter, leave
+from lehr.compiler.capture.tracer import NeedsFlat
+from lehr.tensor.state import STATE
+
+Begin = Callable[[TensorMachine], Outcome]
+
+
+class Attempt(NamedTuple):
+    """What came of capturing a call.
+
+    captured  None: the call must run natively, as long as the facts hold
+    steps     instructions interpreted, over all runs of the machine
+    """
+
+    captured: Captured | None
+    facts: list[Fact]
+    steps: int
+
+
+def capture_call(begin: Begin, loose: frozenset[Source] = frozenset(), brittle: bool = False,
+                 broke: Callable[[CaptureBreak], None] | None = None) -> Attempt:
+    """Captures one call; nothing outside changes.
+
+    begin: starts the call on a machine; loose, brittle: see `TensorMachine`; broke: called with
+    the first graph break. At a break, the call is captured anew up to the instruction of the
+    outermost frame, or up to an earlier one if the state there cannot be handed on.
+    """
+    first: CaptureBreak | None = None
+    halt, count = -1, 0
+    flat: frozenset[int] = frozenset()
+    while True:
+        machine = TensorMachine(halt, flat, loose, brittle)
+        try:
+            captured = capture_once(machine, begin, first)
+            return Attempt(captured, captured.facts, count + machine.count)
+        except NeedsFlat as needs:
+            flat = flat | {id(needs.storage.origin)}
+        except CaptureBreak as error:
+            if first is None:
+                first = error
+                if broke is not None:
+                    broke(error)
+            if error.count < 0 or 0 <= halt <= error.count:
+                return Attempt(None, machine.guards(), count + machine.count)
+            halt = error.count
+        count += machine.count
+
+
+def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | None) -> Captured:
+    """One run of the machine; `broke` is the break that it halts for."""
+    held = enter(machine.tracer)
+    try:
+        segment = None
+        try:
+            value, fault = begin(machine)
+        except CaptureBreak as stop:
+            if stop.code != "halt" or broke is None:
+                raise
+            segment, value = make_segment(stop.frames[0], machine.handling[-1], broke)
+            fault = None
+        machine.frame = None
+        after = leave(held)
+        STATE.tracer = machine.tracer
+        return Captured(machine, value, fault, after, held, segment)
+    except CaptureBreak as error:
+        error.forbidden = STATE.unbroken
+        raise
+    except CannotResume as error:
+        raise CaptureBreak("unmodelled", str(error)) from None
+    finally:
+        leave(held)

@@ -1,0 +1,1 @@
+"""Programs with graph breaks, each with the number of graphs and breaks that it should take."""
