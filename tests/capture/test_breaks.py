@@ -109,14 +109,14 @@ SWAPS = Swaps()
 LOG = open  # a C function whose effects nobody can replay
 
 
-def started():
+def running():
     def gen():
         yield 1
-        yield 2
 
-    g = gen()
-    next(g)
-    return g
+    machine = Machine()
+    value = machine.capture(gen).value
+    value.running = True
+    Rebuilder(machine)(value)
 
 
 def look_at_traceback():
@@ -142,7 +142,6 @@ TRIGGERS = {
     "execute": lambda: eval("1"),
     "frame-access": lambda: sys._getframe(),
     "traceback": lambda: ValueError().with_traceback(5),
-    "generator-escape": started,
     "class-hook": hooked,
     "class-write": lambda: setattr(Hooked, "__len__", lambda self: 1),
     "cyclic-tuple": cyclic,
@@ -156,6 +155,7 @@ DIRECT = {
     "interactive": interactive,
     "import-star": star,
     "type-parameters": type_parameters,
+    "generator-escape": running,
     "halt": lambda: Machine(halt=1).run(deep, (1,)),
 }
 

@@ -46,6 +46,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lehr.compiler.backend": EVERYTHING,
     "lehr.compiler.check": EVERYTHING,
     "lehr.compiler.host": EVERYTHING,
+    "lehr.compiler.site": EVERYTHING,
     "lehr.compiler.counters": (_base,),
     "lehr.compiler.explain": EVERYTHING,
     "lehr.cli": EVERYTHING,
