@@ -1,8 +1,7 @@
 """Program text in, C out: what one row, one column and one checked index look like."""
 
-from tests.emit.harness import read, text
-
 from lehr.compiler.emit import c
+from tests.emit.harness import read, text
 
 ROWS = text("x: param f32[s,64]", ["y: output f32[s,64]"], """
   kernel soft(i0: s; i1: 64, k0: 64) {
