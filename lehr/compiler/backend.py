@@ -63,7 +63,8 @@ def reference(request: Request, options: Options) -> Compiled:
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
         found = interp.run(split.backward, [*state, *(t._array for t in tangents)])
         return tensors(found["grads"], request.grad_strides)
-    return Compiled(forward_joint, backward, functools.partial(replay, graph))
+    return Compiled(forward_joint, backward, functools.partial(replay, graph),
+                    reads=reads_of(split, order))
 
 
 def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor]) -> list[Tensor]:
@@ -84,6 +85,12 @@ def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor]) -> l
         else:
             known.update(zip(node.results, made, strict=True))
     return [known[v] for v in graph.results["grads"]]
+
+
+def reads_of(split: partition.Split, order: Sequence[Value]) -> frozenset[int]:
+    """The inputs of the call whose memory backward reads."""
+    kept = set(split.kept)
+    return frozenset(i for i, p in enumerate(order) if p in kept)
 
 
 def collect(split: partition.Split, order: Sequence[Value], inputs: Sequence[Any],
@@ -202,6 +209,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
         return second([*state, *rows])
     made = Compiled(forward, backward, functools.partial(replay, graph), (first, second))
+    made = made._replace(reads=reads_of(split, order))
     return check.joint(made, request.graph, graph, split, order) if options.check else made
 
 

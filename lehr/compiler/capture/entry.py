@@ -8,7 +8,7 @@ where the original call would have put them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.compiler.capture import guard
@@ -52,12 +52,14 @@ class Compiled(NamedTuple):
     forward   (inputs) -> (outputs, state for backward)
     backward  (state, tangents) -> gradients, None where there is no joint graph
     replay    (inputs, tangents) -> gradients recorded on the tape, for double backward
+    reads     numbers of the inputs whose memory `backward` reads; None: all
     """
 
     forward: Callable[[Sequence[Any]], tuple[list[Tensor], Any]]
     backward: Callable[[Any, Sequence[Tensor]], list[Tensor]] | None = None
     replay: Callable[[Sequence[Any], Sequence[Tensor]], list[Tensor]] | None = None
     report: Any = None
+    reads: Collection[int] | None = None
 
 
 Backend = Callable[[Request], Compiled]
@@ -281,25 +283,51 @@ class Backward(node.Node):
         return "CompiledBackward"
 
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
-        compiled, state, inputs, metas, versions = self.extra
+        compiled, state, inputs, metas, versions, needs = self.extra
+        again = STATE.grad or STATE.tracer is not None
         if state is None:
             raise RuntimeError(
                 "Trying to backward through the graph a second time. Specify retain_graph=True if you need "
                 "to backward through a compiled call a second time.")
-        for t, version in versions:
-            if t._storage.version != version:
+        for t, version, read in versions:
+            if (read or again) and t._storage.version != version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an inplace "
                     f"operation: an input of a compiled call, [torch.{t.dtype.name} {list(t._shape)}], is at "
                     f"version {t._storage.version}; expected version {version} instead.")
         full = [g if g is not None else Tensor.F.zeros(list(shape), dtype=dtype)
                 for g, (shape, dtype) in zip(grads, metas, strict=True)]
-        if STATE.grad or STATE.tracer is not None:
-            return list(compiled.replay(inputs, full))
-        return list(compiled.backward(state, full))
+        made = compiled.replay(inputs, full) if again else compiled.backward(state, full)
+        given = {n for n, g in enumerate(grads) if g is not None}
+        return [None if given.isdisjoint(n) else g for g, n in zip(made, needs, strict=True)]
 
     def release(self) -> None:
-        self.extra = (self.extra[0], None, None, self.extra[3], ())
+        self.extra = (self.extra[0], None, None, self.extra[3], (), ())
+
+
+class Refused(node.Node):
+    """The tape's node for a result whose backward raises."""
+
+    __slots__ = ()
+
+    def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
+        raise type(self.extra)(*self.extra.args)
+
+
+# What tensor code raises where there is no derivative.
+REFUSALS = (RuntimeError, NotImplementedError)
+
+
+def reached(nodes: Sequence[Any], tangents: Sequence[GraphValue], values: Sequence[GraphValue]
+            ) -> tuple[frozenset[int], ...]:
+    """For each value the numbers of the tangents that it depends on."""
+    found = {t: frozenset((n,)) for n, t in enumerate(tangents)}
+    nothing: frozenset[int] = frozenset()
+    for n in nodes if tangents else ():
+        here = nothing.union(*(found[v] for v in n.inputs if v in found))
+        if here:
+            found.update(dict.fromkeys(n.results, here))
+    return tuple(found.get(v, nothing) for v in values)
 
 
 class Entry:
@@ -330,25 +358,65 @@ class Entry:
         held = enter(tracer)
         try:
             STATE.grad = False
-            roots = [t for _, t in captured.differentiable if self._alive(t)]
-            self.roots = [i for i, t in captured.differentiable if self._alive(t)]
+            roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
             self.spent = [i for i, t in captured.differentiable if not self._alive(t)]
-            if roots:
-                seeds = []
-                for n, t in enumerate(roots):
-                    value = tracer.builder.param(f"tangent{n}", TensorType(t._shape, t.dtype, t.device))
-                    tangents.append(value)
-                    seeds.append(self._seed(t, value))
-                leaves = [t for t in tracer.twins.values()
-                          if t._meta is not None and t._meta.requires_grad and t._view is None]
-                found = autograd.run_backward(roots, seeds, False, False, leaves, False)
-                self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]
-                grads = [g for g in found if g is not None]
+            leaves = [t for t in tracer.twins.values()
+                      if t._meta is not None and t._meta.requires_grad and t._view is None]
+            found = self._derive(roots, leaves, tangents)
+            self.roots = [i for i, _ in roots if i not in self.refused]
+            self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]
+            grads = [g for g in found if g is not None]
             values = [tracer.value(g) for g in grads]
         finally:
             leave(held)
+        self.needs = reached(tracer.builder.nodes, tangents, values)
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
         return Request(graph, tuple(tangents), tuple(captured.strides), tuple(g._strides for g in grads))
+
+    def _derive(self, roots: Sequence[tuple[int, Tensor]], leaves: list[Tensor],
+                tangents: list[GraphValue]) -> Sequence[Tensor | None]:
+        """Gradients of the leaves. Where a root's backward raises, the program that asks for it gets
+        that error: the root is `refused`."""
+        self.refused: dict[int, Exception] = {}
+        try:
+            return self._backward(roots, leaves, tangents)
+        except REFUSALS:
+            for root in roots:
+                self._undo(tangents)
+                try:
+                    self._backward([root], leaves, tangents)
+                except REFUSALS as error:
+                    self.refused[root[0]] = error.with_traceback(None)
+            self._undo(tangents)
+            good = [r for r in roots if r[0] not in self.refused]
+            return self._backward(good, leaves, tangents)
+
+    def _backward(self, roots: Sequence[tuple[int, Tensor]], leaves: list[Tensor],
+                  tangents: list[GraphValue]) -> Sequence[Tensor | None]:
+        """Adds parameters for the gradients of the roots (`tangents`) and the nodes behind them."""
+        if not roots:
+            return [None] * len(leaves)
+        seeds = []
+        for n, (_, t) in enumerate(roots):
+            value = self.captured.tracer.builder.param(
+                f"tangent{n}", TensorType(t._shape, t.dtype, t.device))
+            tangents.append(value)
+            seeds.append(self._seed(t, value))
+        return autograd.run_backward([t for _, t in roots], seeds, True, False, leaves, False)
+
+    def _undo(self, tangents: list[GraphValue]) -> None:
+        """The graph without these parameters and what depends on them."""
+        builder = self.captured.tracer.builder
+        dead = set(tangents)
+        builder.params[:] = [p for p in builder.params if p not in dead]
+        kept = []
+        for n in builder.nodes:
+            if dead.isdisjoint(n.inputs):
+                kept.append(n)
+            else:
+                dead.update(n.results)
+        builder.nodes[:] = kept
+        tangents.clear()
 
     def _alive(self, t: Tensor) -> bool:
         """Whether the tensor's history can still be walked: backward inside the call has used it up."""
@@ -398,7 +466,7 @@ class Entry:
         if self.written:
             for i in self.written:
                 inputs[i]._storage.version += 1
-        if self.roots or self.spent:
+        if self.roots or self.spent or self.refused:
             self._record(inputs, outputs, state, args, kwargs)
         if self.plain is not None:
             return self.plain(outputs)
@@ -416,15 +484,21 @@ class Entry:
         made = Backward(None, [node.edge_of(t) for t in reals], max(len(self.roots), 1))
         made.inputs = [node.Described(t._shape, t.dtype, t.device) for t in reals]
         metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
-        versions = tuple((t, t._storage.version) for t in inputs if isinstance(t, Tensor))
-        made.extra = (self.compiled, state if self.roots else None, inputs, metas, versions)
+        reads = self.compiled.reads
+        versions = tuple((t, t._storage.version, reads is None or i in reads)
+                         for i, t in enumerate(inputs) if isinstance(t, Tensor))
+        made.extra = (self.compiled, state if self.roots else None, inputs, metas, versions, self.needs)
         for n, i in enumerate(self.roots):
             meta = outputs[i]._autograd()
             meta.grad_fn, meta.index, meta.edge_version = made, n, 0
         for i in self.spent:
             meta = outputs[i]._autograd()
             meta.grad_fn = Backward(None, [], 1)
-            meta.grad_fn.extra = (self.compiled, None, None, (), ())
+            meta.grad_fn.extra = (self.compiled, None, None, (), (), ())
+        for i, error in self.refused.items():
+            meta = outputs[i]._autograd()
+            meta.grad_fn = Refused(None, [], 1)
+            meta.grad_fn.extra = error
 
     def _outside(self, twin: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor of the call that is no input of the graph by itself: it shares another one's memory."""
