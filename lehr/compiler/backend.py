@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.loop.ir import Program
-from lehr.compiler.run import cache, entry, executable, library, pool, toolchain
+from lehr.compiler.run import cache, entry, executable, library, pool, toolchain, word
 from lehr.compiler.counters import COUNTERS, NAMES
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
@@ -48,7 +48,7 @@ def reference(request: Request, options: Options) -> Compiled:
         def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
             found = interp.run(graph, [eager_array(t) for t in inputs])
             return tensors(found["outputs"], strides), None
-        return Compiled(forward)
+        return Compiled(forward, same=word.same())
     names = [t.name for t in request.tangents]
     params = {p.name: p for p in graph.params}
     split = partition.split(graph, [params[n] for n in names])
@@ -63,7 +63,7 @@ def reference(request: Request, options: Options) -> Compiled:
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
         found = interp.run(split.backward, [*state, *(t._array for t in tangents)])
         return tensors(found["grads"], request.grad_strides)
-    return Compiled(forward_joint, backward, functools.partial(replay, graph),
+    return Compiled(forward_joint, backward, functools.partial(replay, graph), same=word.same(),
                     reads=reads_of(split, order))
 
 
@@ -174,6 +174,10 @@ class Native:
         self.host = Host(self.run, numbers)
         return self.host
 
+    def bind(self, inputs: Sequence[Any], fixed: Collection[int]) -> Host:
+        """The host function for inputs of which some stay."""
+        return (self.host or self.first(inputs)).bind({i: inputs[i] for i in fixed})
+
 
 def host_call(name: str, args: tuple[Any, ...]) -> Any:
     """An op that no kernel computes, run by its eager body."""
@@ -190,7 +194,8 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
     """C for the CPU; `make`: (graph, result strides, options) -> program."""
     if not request.tangents:
         program = make(request.graph, request.strides, options)
-        return Compiled(lambda inputs: (program(inputs), None), report=(program,))
+        return Compiled(functools.partial(plain, program), report=(program,),
+                        bind=binding(plain, program), same=word.same())
     graph = functionalize(request.graph)
     params = {p.name: p for p in graph.params}
     names = {t.name for t in request.tangents}
@@ -201,16 +206,29 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
     first = make(split.forward, [*request.strides, *saved], options)
     second = make(split.backward, request.grad_strides, options)
 
-    def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
-        made = first(inputs)
+    def forward(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+        made = program(inputs)
         return made[:count], collect(split, order, inputs, made[count:])
 
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
         return second([*state, *rows])
-    made = Compiled(forward, backward, functools.partial(replay, graph), (first, second))
+    made = Compiled(
+        functools.partial(forward, first), backward, functools.partial(replay, graph), (first, second),
+        binding(forward, first), word.same())
     made = made._replace(reads=reads_of(split, order))
     return check.joint(made, request.graph, graph, split, order) if options.check else made
+
+
+def plain(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+    """The forward of a graph that has no backward."""
+    return program(inputs), None
+
+
+def binding(forward: Callable[..., Any], program: Any) -> Any:
+    """`Compiled.bind` of a program; None for one that reads all its inputs at each call."""
+    bind = getattr(program, "bind", None)
+    return bind and (lambda inputs, fixed: functools.partial(forward, bind(inputs, fixed)))
 
 
 BACKENDS: dict[str, Callable[..., Compiled]] = {"reference": reference, "inductor": native}

@@ -34,10 +34,12 @@ class CompiledFunction(CallSite):
             args = self.bound + args
         try:
             for entry in self.entries:
-                if entry.check(args, kwargs):
+                live = entry.check(args, kwargs)
+                if live:
+                    found = entry.run(args, kwargs, live)
                     if entry.segment is None:
-                        return entry.run(args, kwargs)
-                    return self.family.go_on(entry, self.function, entry.run(args, kwargs))
+                        return found
+                    return self.family.go_on(entry, self.function, found)
             return self.call(args, kwargs)
         except BaseException as error:
             error.__traceback__ = trimmed(error.__traceback__)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.compiler.capture import guard
+from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.fact import Fact
+from lehr.compiler.capture.forget import forget
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.tensors import (
@@ -21,9 +23,9 @@ from lehr.compiler.capture.tensors import (
     TensorMachine,
     TensorValue,
     enter,
-    has_grad,
     leave,
 )
+from lehr.compiler.capture.tracer import Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Value
 from lehr.compiler.graph.ir import Graph, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
@@ -53,12 +55,16 @@ class Compiled(NamedTuple):
     backward  (state, tangents) -> gradients, None where there is no joint graph
     replay    (inputs, tangents) -> gradients recorded on the tape, for double backward
     reads     numbers of the inputs whose memory `backward` reads; None: all
+    bind      (inputs, numbers of those whose memory stays) -> a `forward` that costs less
+    same      see `lehr.compiler.run.word`
     """
 
     forward: Callable[[Sequence[Any]], tuple[list[Tensor], Any]]
     backward: Callable[[Any, Sequence[Tensor]], list[Tensor]] | None = None
     replay: Callable[[Sequence[Any], Sequence[Tensor]], list[Tensor]] | None = None
     report: Any = None
+    bind: Callable[[Sequence[Any], Collection[int]], Any] | None = None
+    same: Any = None
     reads: Collection[int] | None = None
 
 
@@ -96,10 +102,11 @@ class Captured:
         self.grads: list[tuple[Tensor, Any]] = []   # (twin outside, its new grad twin or None)
         self._collect()
         self.tracer.finish_generators()
-
-    @property
-    def facts(self) -> list[Fact]:
-        return list(self.machine.facts.values())
+        self.tracer.guard_apart(bool(self.grads))
+        self.facts: list[Fact] = self.machine.guards()
+        self.places = {id(twin): self.tracer.sources[id(real)] for real in self.tracer.reals.values()
+                       for twin in (self.tracer.twins[id(real)],) if id(real) in self.tracer.sources}
+        self.kept = list(self.tracer.twins.values())        # their ids are in use
 
     def _collect(self) -> None:
         """Finds the tensors that results, effects and gradients need."""
@@ -114,13 +121,12 @@ class Captured:
             twin = tracer.twins[id(real)]
             assert id(twin) == twin_id
             meta = twin._meta
-            now = None if meta is None else meta.grad
-            was = tracer.twins.get(id(real._meta.grad)) if has_grad(real) else None  # type: ignore
-            if now is not was:
-                self.grads.append((twin, now))
-                if now is not None:
-                    self.add(now)
-            if meta is not None and (meta.grad_fn is not None) and twin._view is None:
+            if isinstance(meta, TwinMeta) and meta.changed:
+                self.grads.append((twin, meta.grad))
+                if meta.grad is not None:
+                    self.add(meta.grad)
+            fn = None if meta is None else meta.grad_fn
+            if fn is not None and type(fn) is not Outside and twin._view is None:
                 machine = self.machine
                 machine.frame = None
                 machine.stop("mutated-leaf", "an argument is written in place with gradients recorded",
@@ -228,10 +234,7 @@ class Replay(Rebuilder):
         return value.real if source is None else source.read(self.arguments)
 
     def tensor(self, value: TensorValue) -> Any:
-        captured = self.entry.captured
-        if value.real is not None and captured.tracer.twins.get(id(value.real)) is value.twin:
-            return value.real if value.source is None else value.source.read(self.arguments)
-        return self.twin(value.twin)
+        return self.read(value) if value.real is not None else self.twin(value.twin)
 
     def twin(self, twin: Tensor) -> Tensor:
         """The tensor that stands for a twin of the capture."""
@@ -341,14 +344,22 @@ class Entry:
         empty = not request.graph.nodes and not any(request.graph.results.values())
         self.compiled = NOTHING if empty else backend(request)
         self.request = request
-        self.check, self.guard_source, _ = guard.generate(
-            captured.facts, len(positional), names, positional)
+        self.hits = 0
+        tracer = captured.tracer
+        self.inputs = [real if isinstance(real, Source) else tracer.sources.get(id(real), real)
+                       for _, real in tracer.inputs]
+        self.checker = Check(captured.facts, positional, names, self.inputs, self.compiled.same,
+                             self._bind, lambda: self.hits)
+        self.check = self.checker.quick
         self.gather, self.gather_source = self._gather()
         self.written = [i for i, (v, real) in enumerate(captured.tracer.inputs)
                         if isinstance(real, Tensor)
-                        and captured.tracer.storages[id(real._storage)].trace.written]
+                        and tracer.storages[id(real._storage.origin)].trace.written]
+        place = {id(tracer.twins[id(real)]): i for i, (_, real) in enumerate(tracer.inputs)
+                 if isinstance(real, Tensor)}
+        self.order = [(t, place.get(id(t))) for t in self.leaves]
         self.plain = self._plain()
-        self.hits = 0
+        forget(captured)
 
     def _request(self) -> Request:
         """Finishes the graph; where results require grad it becomes a joint graph."""
@@ -420,8 +431,17 @@ class Entry:
 
     def _alive(self, t: Tensor) -> bool:
         """Whether the tensor's history can still be walked: backward inside the call has used it up."""
-        fn = t.grad_fn
-        return fn is None or type(fn) is not node.Node or fn.args is not None
+        seen, stack = set(), [t.grad_fn]
+        while stack:
+            fn = stack.pop()
+            if fn is None or fn in seen:
+                continue
+            if type(fn) is node.Node:
+                if fn.args is None:
+                    return False
+                stack.extend(edge[0] for edge in fn.edges if edge is not None)
+            seen.add(fn)
+        return True
 
     def _seed(self, t: Tensor, value: GraphValue) -> Tensor:
         from lehr.compiler.capture.tracer import Traced
@@ -436,20 +456,18 @@ class Entry:
         params = {p: f"a{i}" for i, p in enumerate(self.positional)}
         params |= {k: f"kwargs[{k!r}]" for k in self.names}
         w = guard.Writer(params)
-        tracer = self.captured.tracer
-        texts = []
-        for _, real in tracer.inputs:
-            if isinstance(real, Source):
-                texts.append(w.path(real))
-                continue
-            source = tracer.sources.get(id(real))
-            texts.append(w.bind(real, "t") if source is None else w.path(source))
+        texts = [w.path(s) if isinstance(s, Source) else w.bind(s, "t") for s in self.inputs]
         unpack = f"    ({''.join(f'a{i}, ' for i in range(len(self.positional)))}) = args\n"
         body = "".join(f"    {line}\n" for line in w.lines)
         source_text = (f"def gather(args, kwargs):\n{unpack if self.positional else ''}{body}"
                        f"    return [{', '.join(texts)}]\n")
         exec(compile(source_text, "<gather>", "exec"), w.space)
         return w.space["gather"], source_text
+
+    def _bind(self, inputs: Sequence[Any], fixed: Collection[int]) -> Any:
+        """What runs the graph where some inputs stay."""
+        bind = self.compiled.bind
+        return self.compiled.forward if bind is None or not fixed else bind(inputs, fixed)
 
     def _plain(self) -> Callable[[list[Tensor]], Any] | None:
         """Results that are fresh tensors only, in a plain shape: no rebuilding is needed."""
@@ -458,11 +476,15 @@ class Entry:
             return None
         return _plain_result(c, c.value.force(c.machine))
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call, through the compiled program."""
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], live: Any = True) -> Any:
+        """The call, through the compiled program; `live`: what `check` has given."""
         self.hits += 1
-        inputs = self.gather(args, kwargs)
-        outputs, state = self.compiled.forward(inputs)
+        if live is True:
+            inputs = self.gather(args, kwargs)
+            outputs, state = self.compiled.forward(inputs)
+        else:
+            inputs = live.gather(args, kwargs, live)
+            outputs, state = live.forward(inputs)
         if self.written:
             for i in self.written:
                 inputs[i]._storage.version += 1
@@ -476,11 +498,7 @@ class Entry:
     def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any, args: tuple[Any, ...],
                 kwargs: dict[str, Any]) -> None:
         """Puts the call on the tape."""
-        twins = self.captured.tracer
-        order = {id(twins.twins[id(real)]): i for i, (_, real) in enumerate(twins.inputs)
-                 if isinstance(real, Tensor)}
-        reals = [inputs[order[id(t)]] if id(t) in order else self._outside(t, args, kwargs)
-                 for t in self.leaves]
+        reals = [self._outside(t, args, kwargs) if i is None else inputs[i] for t, i in self.order]
         made = Backward(None, [node.edge_of(t) for t in reals], max(len(self.roots), 1))
         made.inputs = [node.Described(t._shape, t.dtype, t.device) for t in reals]
         metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
@@ -502,16 +520,15 @@ class Entry:
 
     def _outside(self, twin: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor of the call that is no input of the graph by itself: it shares another one's memory."""
-        tracer = self.captured.tracer
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
-        return tracer.sources[id(tracer.reals[id(twin)])].read(arguments)
+        return self.captured.places[id(twin)].read(arguments)
 
     def _replay(self, arguments: Mapping[str, Any], outputs: list[Tensor]) -> Any:
         captured = self.captured
         r = Replay(self, arguments, outputs)
         ready = [(REPLAY[e.kind], [r(v) for v in (e.target, *e.args)]) for e in captured.machine.effects]
-        grads = [(captured.tracer.sources[id(captured.tracer.reals[id(twin)])].read(arguments),
-                  None if g is None else r.twin(g)) for twin, g in captured.grads]
+        grads = [(captured.places[id(twin)].read(arguments), None if g is None else r.twin(g))
+                 for twin, g in captured.grads]
         made = None if captured.value is None else r(captured.value)
         for function, values in ready:
             function(*values)

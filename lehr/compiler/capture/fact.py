@@ -91,6 +91,11 @@ def cell_filled(cell: types.CellType) -> bool:
     return True
 
 
+def apart(*tensors: Any) -> bool:
+    """Whether no two tensors share a storage."""
+    return len({id(t._storage.origin) for t in tensors}) == len(tensors)
+
+
 def implied(facts: Iterable[Fact]) -> list[Fact]:
     """Drops "readable" where another guard reads the same source anyway."""
     every = list(facts)

@@ -1,8 +1,8 @@
 """What a captured call lets go of once it is compiled.
 
 The machine and the tracer know the objects of the call that was captured: its arguments, models,
-batches. An entry reads such objects through their sources at each call; were it to keep those of the
-first one, a compiled function would hold a model, or a batch, for ever.
+batches. An entry reads such objects through their sources at each call; were it to keep those of
+the first one, a compiled function would hold a model, or a batch, for ever.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def outsiders(tracer: CaptureTracer) -> None:
             trace.real = None
         if hasattr(twin._meta, "real"):
             twin._meta.real = None
-    for field in ("twins", "reals", "storages", "numbers", "inputs", "generators", "_keep", "sources",
-                  "first", "tensors_of"):
+    for field in ("twins", "reals", "storages", "numbers", "inputs", "generators", "_keep",
+                  "sources", "first", "tensors_of"):
         setattr(tracer, field, type(getattr(tracer, field))())
 
 
@@ -85,4 +85,5 @@ def walk(roots: Any) -> None:
             stack.append(item.value)
         elif isinstance(item, Value | Frame) and not (isinstance(item, Value) and strip(item)):
             for base in type(item).__mro__:
-                stack.extend(getattr(item, name, None) for name in base.__dict__.get("__slots__", ()))
+                names = base.__dict__.get("__slots__", ())
+                stack.extend(getattr(item, name, None) for name in names)

@@ -8,13 +8,14 @@ says which one fails now and why.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.compiler.capture.fact import FACTS, Fact, cell_filled
+from lehr.compiler.capture.fact import FACTS, Fact, apart, cell_filled
 from lehr.compiler.capture.source import Source
 from lehr.tensor.state import STATE
+from lehr.tensor.tensor import Tensor
 
 # What reading a path may raise when the program's objects have changed.
 MISSING = (AttributeError, KeyError, IndexError, TypeError, ValueError)
@@ -28,7 +29,7 @@ CONDITIONS = {
     "no attribute": "not hasattr({x}, {d})", "returns": "{x}() == {d}",
     "empty cell": "not {cell}({x})",
     "alias": "{x} is {o}",
-    "storage": "{x}._storage is {o}._storage", "apart": "{x}._storage is not {o}._storage",
+    "storage": "{x}._storage.origin is {o}._storage.origin", "offset": "{x}._offset == {d}",
 }
 LITERALS = (int, str, bool, bytes, type(None))
 
@@ -43,6 +44,7 @@ class Writer:
         self.read: dict[Source, str] = {}
         self.bound: dict[int, str] = {}
         self.kept: list[Any] = []
+        self.failed = "return False"
 
     def bind(self, obj: Any, label: str = "o") -> str:
         """A name for an object."""
@@ -90,6 +92,9 @@ class Writer:
             return
         if fact.kind == "distinct":
             test = " and ".join(f"{x} is not {self.path(other)}" for other in d)
+        elif fact.kind == "apart":
+            others = ", ".join([x, *(self.path(other) for other in d)])
+            test = f"{self.bind(apart, 'apart')}({others})"
         elif fact.kind == "relation":
             test = d.text(self.path, lambda number: self.bind(number, "number"))
         elif fact.kind == "function":
@@ -105,19 +110,22 @@ class Writer:
         else:
             text = repr(d) if type(d) in LITERALS else self.bind(d, fact.kind)
             test = CONDITIONS[fact.kind].format(x=x, d=text, cell=self.bind(cell_filled, "cell"))
-        self.lines.append(f"if not ({test}): return False")
+        self.test(test)
+
+    def test(self, condition: str) -> None:
+        self.lines.append(f"if not ({condition}): {self.failed}")
 
     def tensor(self, x: str, d: Any) -> None:
-        grad = f"{x}._meta is not None and {x}._meta.grad is not None"
         tests = [f"type({x}) is {self.bind(d.type_, 'T')}", f"{x}.dtype is {self.bind(d.dtype, 'dtype')}",
                  f"{x}._shape == {d.shape!r}", f"{x}._strides == {d.strides!r}",
                  f"{x}._storage.device is {self.bind(d.device, 'device')}"]
         if d.requires_grad or not d.leaf:
             tests.append(f"{x}.requires_grad is {d.requires_grad}")
-            tests.append(f"({grad}) is {d.grad}")
+            if d.type_ is Tensor:   # a Parameter is a leaf
+                tests.append(f"{x}.is_leaf is {d.leaf}")
         else:
             tests.append(f"({x}._meta is None and {x}._view is None or not {x}.requires_grad)")
-        self.lines.append(f"if not ({' and '.join(tests)}): return False")
+        self.test(" and ".join(tests))
 
 
 class _Named(Source):
@@ -135,8 +143,36 @@ def owner_of(cls: Any, name: str) -> Any:
 def modes() -> tuple[Any, ...]:
     """The thread's modes that every capture depends on."""
     s = STATE
-    return (s.grad, s.inference, None if s.autocast is None else getattr(s.autocast, "key", s.autocast),
-            dt.Default.dtype, len(s.modes), s.anomaly, s.disabled, s.unbroken)
+    return (s.grad, s.inference, autocast(s.autocast), dt.Default.dtype, len(s.modes), s.anomaly, s.disabled,
+            s.unbroken)
+
+
+# The texts of `modes`, over {s} and {d}.
+MODES = ("{s}.grad", "{s}.inference", "autocast({s}.autocast)", "{d}.dtype", "len({s}.modes)", "{s}.anomaly",
+         "{s}.disabled", "{s}.unbroken")
+
+
+def autocast(mode: Any) -> Any:
+    """What of an autocast mode a capture depends on."""
+    return None if mode is None else getattr(mode, "key", mode)
+
+
+def mode_test(w: Writer, wanted: tuple[Any, ...]) -> str:
+    """The condition that `modes` gives what is wanted."""
+    s, d = w.bind(STATE, "state"), w.bind(dt.Default, "default")
+    w.space["autocast"] = autocast
+    tests = []
+    for text, value in zip(MODES, wanted, strict=True):
+        now = text.format(s=s, d=d)
+        if value is None and now.startswith("autocast"):
+            tests.append(f"{s}.autocast is None")
+        elif value is None or type(value) is bool:
+            tests.append(f"{now} is {value}")
+        elif isinstance(value, dt.DType):
+            tests.append(f"{now} is {w.bind(value, 'dtype')}")
+        else:
+            tests.append(f"{now} == {value!r}" if type(value) is int else f"{now} == {w.bind(value, 'mode')}")
+    return " and ".join(tests)
 
 
 def generate(facts: Iterable[Fact], count: int, names: tuple[str, ...], positional: tuple[str, ...]
@@ -148,26 +184,48 @@ def generate(facts: Iterable[Fact], count: int, names: tuple[str, ...], position
     params = {p: f"a{i}" for i, p in enumerate(positional)}
     params |= {k: f"kwargs[{k!r}]" for k in names}
     w = Writer(params)
-    order = sorted(facts, key=_rank)
-    for fact in order:
+    for fact in sorted(facts, key=rank):
         w.fact(fact)
-    unpack = f"    ({''.join(f'a{i}, ' for i in range(count))}) = args\n" if count else ""
-    keys = f" or kwargs.keys() != {set(names)!r}" if names else " or kwargs"
     body = "\n".join(f"        {line}" for line in w.lines) or "        pass"
-    source = (f"def check(args, kwargs):\n"
-              f"    if len(args) != {count}{keys}: return False\n"
-              f"    if modes() != expected: return False\n{unpack}"
+    source = (f"{head('check', positional, names)}"
+              f"    if not ({mode_test(w, modes())}): return False\n"
               f"    try:\n{body}\n    except missing:\n        return False\n    return True\n")
-    w.space.update(modes=modes, expected=modes(), missing=MISSING)
+    w.space["missing"] = MISSING
     exec(compile(source, "<guards>", "exec"), w.space)
     return w.space["check"], source, w
+
+
+def head(name: str, positional: Sequence[str], names: Sequence[str]) -> str:
+    """The beginning of a check: which arguments there are."""
+    count = len(positional)
+    keys = f" or kwargs.keys() != {set(names)!r}" if names else " or kwargs"
+    unpack = f"    ({''.join(f'a{i}, ' for i in range(count))}) = args\n" if count else ""
+    return f"def {name}(args, kwargs):\n    if len(args) != {count}{keys}: return False\n{unpack}"
+
+
+def others(fact: Fact) -> list[Source]:
+    """The sources that a fact's detail names."""
+    found: list[Source] = []
+
+    def visit(detail: Any) -> None:
+        if isinstance(detail, Source):
+            found.append(detail)
+        elif isinstance(detail, tuple) and fact.kind in SEVERAL:
+            for part in detail:
+                visit(part)
+    visit(fact.detail)
+    return found
+
+
+# Kinds of facts whose detail holds sources in tuples.
+SEVERAL = frozenset(("distinct", "apart", "relation"))
 
 
 # Facts about arguments change oftenest, those about functions and classes hardly ever.
 _LATE = {"class": 3, "function": 3, "type": 1, "tensor": 0, "equals": 0, "len": 0}
 
 
-def _rank(fact: Fact) -> tuple[int, int]:
+def rank(fact: Fact) -> tuple[int, int]:
     depth, step = 0, fact.source
     while step.base is not None:
         depth, step = depth + 1, step.base

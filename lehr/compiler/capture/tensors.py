@@ -16,7 +16,7 @@ from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.compiler.capture.directive import DIRECTIVES
 from lehr.compiler.capture.frame import Frame
-from lehr.compiler.capture.fact import FACTS, Relation
+from lehr.compiler.capture.fact import FACTS, Relation, apart
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue
@@ -24,11 +24,12 @@ from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue
 from lehr.compiler.capture.operation import BINARY, COMPARE
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
-from lehr.compiler.capture.source import Source, const
-from lehr.compiler.capture.tracer import SymNumber, Tracer
+from lehr.compiler.capture.source import KINDS, Kind, Source, const
+from lehr.compiler.capture.tracer import SymNumber, Tracer, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions
+from lehr.tensor.format import Layout, MemoryFormat
 from lehr.tensor.state import STATE, State
 from lehr.tensor.tensor import Tensor
 
@@ -63,26 +64,26 @@ class TensorFact(NamedTuple):
     device: Device
     requires_grad: bool
     leaf: bool
-    grad: bool
 
     def holds(self, t: Any) -> bool:
         return (type(t) is self.type_ and t.dtype is self.dtype and t._shape == self.shape
                 and t._strides == self.strides and t.device is self.device
-                and t.requires_grad is self.requires_grad and has_grad(t) is self.grad)
-
-
-def has_grad(t: Tensor) -> bool:
-    return t._meta is not None and t._meta.grad is not None
+                and t.requires_grad is self.requires_grad
+                and (not t.requires_grad or t.is_leaf is self.leaf))
 
 
 def fact_of(t: Tensor) -> TensorFact:
-    return TensorFact(type(t), t.dtype, t._shape, t._strides, t.device, t.requires_grad, t.is_leaf,
-                      has_grad(t))
+    return TensorFact(type(t), t.dtype, t._shape, t._strides, t.device, t.requires_grad, t.is_leaf)
 
 
 FACTS["tensor"] = lambda x, detail, args: isinstance(x, Tensor) and detail.holds(x)
-FACTS["storage"] = lambda x, detail, args: x._storage is detail.read(args)._storage
-FACTS["apart"] = lambda x, detail, args: x._storage is not detail.read(args)._storage
+FACTS["storage"] = lambda x, detail, args: x._storage.origin is detail.read(args)._storage.origin
+FACTS["offset"] = lambda x, detail, args: x._offset == detail
+FACTS["apart"] = lambda x, detail, args: apart(x, *[s.read(args) for s in detail])
+KINDS["whole"] = Kind(
+    lambda s, bind: f"{bind(whole_of, 'whole_of')}({s.base.expr(bind)})",  # type: ignore[union-attr]
+    lambda args, base, key: whole_of(base),
+    lambda s: f"the storage of {s.base.name()}")  # type: ignore[union-attr]
 
 
 class TensorValue(Value):
@@ -244,7 +245,7 @@ class TensorMachine(Machine):
         self.lower = Lower(self)
         self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
         self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native,
-                               State: make_native, **dict.fromkeys(COMPILED, make_compiled),
+                               MemoryFormat: make_native, Layout: make_native, State: make_native, **dict.fromkeys(COMPILED, make_compiled),
                                Functions: lambda m, real, source: NativeValue(real, source)})
 
     def guard(self, source: Source | None, kind: str, detail: Any) -> None:
@@ -497,6 +498,7 @@ class CaptureTracer(Tracer):
         self.machine = machine
         self.sources: dict[int, Source] = {}
         self.first: dict[int, Source] = {}          # id of a storage -> source of its first tensor
+        self.tensors_of: dict[Source, Tensor] = {}
 
     def write(self, target: Tensor, value: Tensor) -> None:
         target = self.lift(None, (target,))[0]  # type: ignore[arg-type]
@@ -520,17 +522,42 @@ class CaptureTracer(Tracer):
         source = self.sources.get(id(t))
         if source is None:
             source = self.sources[id(t)] = const(t, "a tensor")
-        if has_grad(t):
-            grad = t._meta.grad  # type: ignore[union-attr]
-            self.sources.setdefault(id(grad), source.attr("grad"))
         guard = self.machine.guard
         guard(source, "tensor", fact_of(t))
-        seen = self.first.get(id(t._storage))
-        if seen is None:
-            self.first[id(t._storage)] = source
-        elif seen != source:
+        seen = self.first.setdefault(id(t._storage.origin), source)
+        if seen is not source:
             guard(source, "storage", seen)
+            guard(source, "distinct", (seen,))
+            guard(source, "offset", t._offset)
+            guard(seen, "offset", self.tensors_of[seen]._offset)
+        else:
+            self.tensors_of[source] = t
         return super().twin(t)
+
+    def grad(self, t: Tensor) -> Tensor | None:
+        source = self.sources[id(t)].attr("grad")
+        found = None if t._meta is None else t._meta.grad
+        self.machine.guard(source, "is" if found is None else "is not", None)
+        if found is not None:
+            self.sources.setdefault(id(found), source)
+        return super().grad(t)
+
+    def _flat(self, t: Tensor, name: str) -> Tensor:
+        source = Source("whole", self.sources[id(t)])
+        made = super()._flat(t, name)
+        whole = self.inputs[-1][1]
+        self.sources[id(whole)] = source
+        self.machine.guard(source, "tensor", fact_of(whole))
+        self.machine.guard(self.sources[id(t)], "offset", t._offset)
+        return made
+
+    def guard_apart(self, writes: bool) -> None:
+        """Where the program writes to memory from outside or gives gradients (`writes`), no two of its
+        inputs may share memory that it took for separate."""
+        if writes or any(s.trace.written for s in self.storages.values()):
+            first, *others = self.first.values()
+            if others:
+                self.machine.guard(first, "apart", tuple(others))
 
     def line(self) -> Location | None:
         """The innermost line that is the user's, not lehr's own."""

@@ -19,8 +19,9 @@ from lehr.compiler.graph.ir import Builder, Location, RefType, ScalarType, Tenso
 from lehr.ops import registry
 from lehr.ops.registry import Op
 from lehr.tensor import autograd, dispatch
+from lehr.tensor.node import Node
 from lehr.tensor.storage import Storage
-from lehr.tensor.tensor import Tensor
+from lehr.tensor.tensor import Meta, Tensor
 
 
 # What arithmetic on run-time numbers means in Python.
@@ -63,6 +64,70 @@ class Traced:
         self.root: Any = None
         self.tensor: Any = None
         self.written = False
+
+
+class TwinMeta(Meta):
+    """The Meta of a twin: the gradient outside becomes a twin when the program looks at it, not before.
+
+    seen  the program has read it; `was` is what it found
+    """
+
+    __slots__ = ("_grad", "real", "seen", "tracer", "was")
+
+    def __init__(self, tracer: Tracer, real: Tensor) -> None:
+        self.tracer, self.real = tracer, real
+        super().__init__()
+        self._grad: Any = UNSEEN
+        self.seen, self.was = False, None
+
+    @property
+    def grad(self) -> Tensor | None:  # type: ignore[override]
+        if self._grad is UNSEEN:
+            self.seen = True
+            self._grad = self.was = self.tracer.grad(self.real)
+        return self._grad  # type: ignore[no-any-return]
+
+    @grad.setter
+    def grad(self, given: Tensor | None) -> None:
+        self._grad = given
+
+    @property
+    def changed(self) -> bool:
+        """Whether the program has left another gradient behind (or has not looked at the one it replaced)."""
+        return self._grad is not UNSEEN and not (self.seen and self._grad is self.was)
+
+
+UNSEEN = object()
+
+
+class Outside(Node):
+    """The history that a tensor from outside has: the tape of a capture ends there.
+
+    Entries take the gradients that arrive; a backward of the program's own cannot go on.
+    """
+
+    __slots__ = ("_edges", "tracer")
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        super().__init__(None, [], 1)
+
+    @property
+    def edges(self) -> list[Any]:  # type: ignore[override]
+        """Asked for by whoever looks for certain tensors in the history."""
+        self.tracer.outside()
+        return self._edges
+
+    @edges.setter
+    def edges(self, given: list[Any]) -> None:
+        self._edges = given
+
+    def name(self) -> str:
+        return "OutsideBackward"
+
+    def apply(self, grads: list[Any]) -> list[Any]:
+        self.tracer.outside()
+        return []
 
 
 class SymNumber:
@@ -227,6 +292,9 @@ class Tracer:
         entry[3] = entry[3] + n
         return entry[1], offset
 
+    def outside(self) -> None:
+        """A backward reaches history from outside: a capture built on this class breaks here."""
+
     def concretize(self, what: str, value: Any) -> Any:
         """The program needs data: a capture built on this class breaks here."""
         raise RuntimeError(f"{what} needs the data of a tensor that is being captured")
@@ -291,18 +359,15 @@ class Tracer:
         if found is not None:
             return found
         name = self.describe(t)
-        storage = self.storages.get(id(t._storage))
+        storage = self.storages.get(id(t._storage.origin))
         if storage is None:
             made = self._first(t, name)
         else:
             made = self._alias(t, storage)
-        meta = t._meta
-        if t.requires_grad:
-            own = made._autograd()
-            own.requires_grad = True
-            own.grad = None
-        if meta is not None and meta.grad is not None:
-            made._autograd().grad = self.twin(meta.grad)
+        own = made._meta = TwinMeta(self, t)
+        own.requires_grad = t.requires_grad
+        if not t.is_leaf:
+            own.grad_fn = Outside(self)
         self.twins[id(t)], self.reals[id(made)] = made, t
         self._keep += (t, made)
         made.__class__ = t.__class__
@@ -310,13 +375,13 @@ class Tracer:
 
     def _first(self, t: Tensor, name: str) -> Tensor:
         shape, strides = t._shape, t._strides
-        if id(t._storage) in self.flat:
+        if id(t._storage.origin) in self.flat:
             return self._flat(t, name)
         kind = RefType(TensorType(shape, t.dtype, t.device), strides)
         ref = self.builder.param(name, kind)
         trace = Traced(self, None, ref, t._storage)
         storage = Storage(None, t.device, trace)
-        self.storages[id(t._storage)] = storage
+        self.storages[id(t._storage.origin)] = storage
         made = Tensor._make(storage, t.dtype, shape, strides, t._offset)
         trace.tensor, trace.root = made, (shape, strides, t._offset, t.dtype)
         self.inputs.append((ref, t))
@@ -324,16 +389,18 @@ class Tracer:
 
     def _flat(self, t: Tensor, name: str) -> Tensor:
         """The whole storage as a 1-d Ref, and `t` as a strided view of it."""
-        n = t._storage.nbytes // t.dtype.itemsize
-        whole = Tensor._make(t._storage, t.dtype, (n,), (1,), 0)
+        whole = whole_of(t)
+        n = whole._shape[0]
         kind = RefType(TensorType((n,), t.dtype, t.device), (1,))
         ref = self.builder.param(name + "_storage", kind)
         trace = Traced(self, None, ref, t._storage)
         storage = Storage(None, t.device, trace)
-        self.storages[id(t._storage)] = storage
+        self.storages[id(t._storage.origin)] = storage
         root = Tensor._make(storage, t.dtype, (n,), (1,), 0)
         trace.tensor, trace.root = root, ((n,), (1,), 0, t.dtype)
         self.inputs.append((ref, whole))
+        self.reals[id(root)], self.twins[id(whole)] = whole, root
+        self._keep += (whole, root)
         return self._strided(root, t)
 
     def _alias(self, t: Tensor, storage: Storage) -> Tensor:
@@ -352,6 +419,11 @@ class Tracer:
                              (root, list(t._shape), list(t._strides), t._offset))
         made._view = made._view.detached()  # type: ignore[union-attr]
         return made
+
+    def grad(self, t: Tensor) -> Tensor | None:
+        """The twin of the gradient of a tensor outside."""
+        meta = t._meta
+        return None if meta is None or meta.grad is None else self.twin(meta.grad)
 
     def number(self, key: Any, name: str, category: int, hint: Any) -> SymNumber:
         """A number read from outside as a graph parameter; `key` tells it apart."""
@@ -390,6 +462,12 @@ class Tracer:
                 trace = twin._storage.trace
                 trace.value, trace.written = F.add(value, step), True
                 self.builder.call(registry.get("write"), (trace.ref, trace.value))
+
+
+def whole_of(t: Tensor) -> Tensor:
+    """The whole storage of a tensor, as elements of its dtype."""
+    n = t._storage.nbytes // t.dtype.itemsize
+    return Tensor._make(t._storage, t.dtype, (n,), (1,), 0)
 
 
 def is_symbolic(x: Any) -> bool:
