@@ -287,6 +287,28 @@ def test_symbolic_sizes():
             np.testing.assert_allclose(h, v, 1e-4, 1e-3)
 
 
+def test_offsets_of_64_bits():
+    """Sizes without a bound: offsets may not fit 32 bits."""
+    program = """program p<s: 0..4294967296>(x: param f32[s,3], t: param i64[4]) {
+  y: output f32[s,3]
+  z: output f32[3]
+  u: output f32[4]
+  kernel a(i0: s, i1: 3) {
+    y[i0,i1] = mul.f32(x[i0,i1], f32(2.0))
+  }
+  kernel b(i0: 3; k0: s) {
+    z[i0] = sum.f32[k0](x[k0,i0])
+  }
+  kernel c(i0: 4) {
+    bind g0 below {s} wrap = t[i0]
+    u[i0] = x[g0,1]
+  }
+  return y, z, u
+}"""
+    code = check(program, f32(7, 3), np.array([0, 6, -7, -1]), rtol=1e-5)
+    assert all("i64" in f["types"] for f in code.record["functions"].values())
+
+
 PRODUCT = """program p(a: param D[2,M,K], b: param D[2,K,N] strides [S,1,K], c: param f32[N]) {
   y: arena D[2,M,N]
   z: output f32[2,M,N]

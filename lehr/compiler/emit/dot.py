@@ -20,6 +20,8 @@ from lehr.compiler.emit.value import Unsupported
 from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Input, Operand, axis
 
 DTYPES = ("f16", "bf16", "f32", "f64")
+# How float32 operands are multiplied: as they are, rounded to 10 bits, or in three such products.
+PRECISIONS = ("ieee", "tf32", "tf32x3")
 GROUP = 8  # rows of blocks that run together: their operands stay in the cache
 
 
@@ -42,10 +44,10 @@ def supports(e: Extern) -> bool:
                                        strict=True))
 
 
-def write(e: Extern, needed: bool, alias: Mapping[Buffer, Buffer]
+def write(e: Extern, needed: bool, alias: Mapping[Buffer, Buffer], precision: str
           ) -> tuple[Written, dict[str, Any]]:
     """(the function, the operands `a`, `b`, `out` and whether it is a `plain` product). `needed`:
-    the product itself is stored, whatever the epilogue does."""
+    the product itself is stored, whatever the epilogue does. `precision`: see PRECISIONS."""
     a, b = operands(e)
     if e.epilogue:
         axes = e.axes
@@ -56,7 +58,7 @@ def write(e: Extern, needed: bool, alias: Mapping[Buffer, Buffer]
     rows, columns, terms = e.output.shape[-2], e.output.shape[-1], a.shape[-1]
     blocks, warps, depth = _blocks(a.buffer.dtype.itemsize, rows, columns, terms)
     plan = Tile((axes[-2],), (axes[-1],), blocks[0], blocks[1], (), (), frozenset(), warps)
-    made = _Product(nest, plan, e, a, b, axes, blocks[2], needed).product()
+    made = _Product(nest, plan, e, a, b, axes, blocks[2], needed, precision).product()
     plain = not e.epilogue
     return made._replace(stages=depth), {"a": a, "b": b, "out": e.output, "plain": plain}
 
@@ -74,10 +76,10 @@ def _blocks(size: int, rows: Any, columns: Any, terms: Any
 
 class _Product(Writer):
     def __init__(self, nest: Nest, plan: Tile, e: Extern, a: Operand, b: Operand,
-                 axes: Sequence[Axis], depth: int, needed: bool) -> None:
+                 axes: Sequence[Axis], depth: int, needed: bool, precision: str) -> None:
         super().__init__(nest, plan, groups_of(nest))
         self.e, self.a, self.b, self.axes, self.step = e, a, b, axes, depth
-        self.needed = needed
+        self.needed, self.precision = needed, precision
         terms = a.shape[-1]
         self.k = sym.Var("k", 0, terms - 1)
         self.batch = [x.var for x in axes[:-2]]
@@ -132,7 +134,7 @@ class _Product(Writer):
         """The loop over terms; the product is what epilogue loads stand for."""
         dtype, terms = self.a.buffer.dtype, self.a.shape[-1]
         exact = isinstance(terms, int) and terms % self.step == 0
-        wanted = dtype.wide if dtype.short != "f64" else dtype
+        wanted = dtype.wide
         self.add(f"acc = tl.zeros([YB, XB], {lane.register(wanted)})",
                  f"for k_at in range(0, {self.index(terms)}, KB):",
                  "    k = k_at + tl.arange(0, KB)")
@@ -147,9 +149,9 @@ class _Product(Writer):
                                  f"({shown} < {lane.atom(self.index(terms))})") if m]
             tail = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
             self.add(f"    {name} = tl.load({text}{tail})")
-        precision = "" if dtype.itemsize == 2 else ', input_precision="ieee"'
-        self.add(f"    acc = tl.dot(a, b, acc{precision})" if dtype.short != "f64" else
-                 "    acc += tl.sum(a[:, :, None] * b[None, :, :], 1)")
+        how = {"f32": f', input_precision="{self.precision}"',
+               "f64": ", out_dtype=tl.float64"}.get(dtype.short, "")
+        self.add(f"    acc = tl.dot(a, b, acc{how})")
         out = self.e.output.buffer
         name = "acc" if out.dtype is wanted else self.let(lane.typed("acc", out.dtype))
         for e in self.nest.everything():

@@ -210,7 +210,7 @@ class Writer(Block):
         self.constants[d.block] = row.block
         self.blocks[-1] = d.block
         size = d.size
-        exact = isinstance(size, int) and size % row.block == 0
+        exact = isinstance(size, int) and size > 0 and size % row.block == 0
         self.masks[-1] = "" if exact else f"{d.name}in"
         return d
 
@@ -342,7 +342,7 @@ _SIGNS = {"add": ("|", "+"), "mul": ("&", "*"), "max": ("|", ""), "min": ("&", "
 def _combined(mode: str, old: str, value: str, dtype: DType) -> str:
     wide = dtype.wide
     if wide is not dtype:
-        both = _combined(mode, *(lane.cast(x, dtype, wide) for x in (old, value)), wide)
-        return lane.cast(both, wide, dtype)
+        a, b = (lane.cast(x, dtype, wide) for x in (old, value))
+        return lane.cast(_combined(mode, a, b, wide), wide, dtype)
     sign = _SIGNS[mode][dtype is not dt.bool_]
     return f"{old} {sign} {lane.atom(value)}" if sign else f"lehr_{mode}imum({old}, {value})"

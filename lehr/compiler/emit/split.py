@@ -21,7 +21,7 @@ from lehr.compiler.loop.ir import MONOIDS, Axis, Buffer, Expr, axis, identity
 
 # Terms of one part of a fold: where lanes lie along its rows, and across them.
 PART = {False: 4096, True: 64}
-LOADED = 4 * PROGRAMS  # programs that keep memory busy
+LOADED = 8 * PROGRAMS  # programs that keep memory busy
 AGAIN = 8  # outer points from which a fold that they share gets a stage of its own
 
 
@@ -175,7 +175,7 @@ class _Stages:
     def settled(self, folds: Sequence[Expr], outer: tuple[Axis, ...], at: Any, size: Any) -> None:
         """A stage that stores the folds themselves; later ones load them."""
         copy = Replace(self.nest.bounds, self.made)
-        roots = []
+        roots: list[Root] = []
         for f in dict.fromkeys(folds):
             b = self.buffer(f.dtype, size)
             roots.append(Root(b, at, copy(f), (), "set", None, 0, len(roots)))

@@ -275,7 +275,7 @@ def _folding(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float],
     if aside and best is not None:
         xb = min(_segment(nest, best), pow2(n))
         xb = max(16, xb // 2) if n // xb < PROGRAMS // 2 else xb
-        room = max(2 * POINTS // xb, 16)
+        room = max(POINTS // xb, 16)
     else:
         room = WHOLE if known and pow2(longest) <= WHOLE else POINTS
         xb = max(1, min(POINTS // 2 // min(pow2(longest), POINTS), pow2(n) // PROGRAMS, 64))

@@ -46,10 +46,13 @@ class Code(NamedTuple):
     record: dict[str, Any]
 
 
-def emit(program: Program, plan: Any = None) -> Code:
+def emit(program: Program, plan: Any = None, precision: str = "ieee") -> Code:
     """The Triton of a program. `plan`: `offsets` and `size` of the arena; None: nothing shares
-    memory. Unsupported names what has no Triton."""
-    return _Emitter(program, plan or layout(program)).code()
+    memory. `precision`: how float32 matrices are multiplied, one of `dot.PRECISIONS`. Unsupported
+    names what has no Triton."""
+    if precision not in dot.PRECISIONS:
+        raise ValueError(f"precision {precision!r} is none of {', '.join(dot.PRECISIONS)}")
+    return _Emitter(program, plan or layout(program), precision).code()
 
 
 def supports(step: Step) -> bool:
@@ -68,8 +71,8 @@ class Launch(NamedTuple):
 
 
 class _Emitter:
-    def __init__(self, program: Program, plan: Any) -> None:
-        self.program, self.plan = program, plan
+    def __init__(self, program: Program, plan: Any, precision: str) -> None:
+        self.program, self.plan, self.precision = program, plan, precision
         self.constants = [b for b in program.buffers if b.role == "const"]
         fixed = [*program.params, *program.results, *self.constants]
         self.offsets = dict(plan.offsets)
@@ -127,7 +130,7 @@ class _Emitter:
     def extern(self, e: Extern) -> None:
         if not dot.supports(e):
             raise Unsupported(f"op {e.op.name} has no Triton")
-        made, product = dot.write(e, self.needed(e), self.alias)
+        made, product = dot.write(e, self.needed(e), self.alias, self.precision)
         for key in ("a", "b", "out"):
             product[key] = self.places.view(product[key])
         self.launch(self.checked(e.name, made, e.locations)._replace(
@@ -145,14 +148,15 @@ class _Emitter:
 
     def launches(self, k: Kernel, points: int = 0) -> list[Launch]:
         nest = prepare(k.name, k.axes, k.stores, k.binds, 0, self.alias)
-        made, end = [], self.plan.size
+        made: list[Launch] = []
+        end: Any = self.plan.size
         for n in stages(nest):
             one = write(*tile(n, points))
             for b in one.pointers:
                 if b.role in ("partial", "local") and b not in self.offsets:
-                    points = numel([a.extent for a in n.outer]) if b.role == "local" else 1
+                    own: Any = numel([a.extent for a in n.outer]) if b.role == "local" else 1
                     self.offsets[b] = end
-                    size = numel(b.shape) * points * b.dtype.itemsize
+                    size = numel(b.shape) * own * b.dtype.itemsize
                     end = end + sym.ceildiv(size, ALIGN) * ALIGN
             made.append(self.checked(n.name, one, k.locations))
         self.scratch = sym.maximum(self.scratch, end - self.plan.size)
