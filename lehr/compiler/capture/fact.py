@@ -76,6 +76,7 @@ FACTS: dict[str, Callable[[Any, Any, Mapping[str, object]], bool]] = {
     "absent": lambda x, detail, args: detail not in x,
     "elements": lambda x, detail, args: x == detail,
     "no attribute": lambda x, detail, args: not hasattr(x, detail),
+    "small": lambda x, detail, args: abs(x) < 1 << 31,
     "relation": lambda x, detail, args: detail.holds(args),
     "returns": lambda x, detail, args: x() == detail,
     "readable": lambda x, detail, args: True,    # reading the source did not raise

@@ -27,7 +27,7 @@ CONDITIONS = {
     "len": "len({x}) == {d}", "maxlen": "{x}.maxlen == {d}", "truth": "bool({x}) is {d}",
     "keys": "tuple({x}) == {d}", "absent": "{d} not in {x}", "elements": "{x} == {d}",
     "no attribute": "not hasattr({x}, {d})", "returns": "{x}() == {d}",
-    "empty cell": "not {cell}({x})",
+    "empty cell": "not {cell}({x})", "small": "-0x80000000 < {x} < 0x80000000",
     "alias": "{x} is {o}",
     "storage": "{x}._storage.origin is {o}._storage.origin", "offset": "{x}._offset == {d}",
 }

@@ -28,8 +28,7 @@ from lehr.compiler.capture.resume import (
 from lehr.compiler.capture.sequence import TupleValue
 from lehr.compiler.capture.value import Value
 
-# Breaks whose callee is run natively as a whole.
-NATIVE = frozenset(("recursion", "disabled", "async"))
+NATIVE = frozenset(("recursion",))      # breaks behind which the callee runs natively as a whole
 CALLS = {"CALL": lambda arg: arg[0], "CALL_KW": lambda arg: arg + 1, "CALL_EX": lambda arg: arg + 1}
 
 

@@ -25,7 +25,7 @@ from lehr.compiler.capture.operation import BINARY, COMPARE
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.source import KINDS, Kind, Source, const
-from lehr.compiler.capture.tracer import SymNumber, Tracer, whole_of
+from lehr.compiler.capture.tracer import SMALL, SymNumber, Tracer, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions
@@ -382,6 +382,10 @@ class TensorMachine(Machine):
     def number(self, real: Any, source: Source) -> Value:
         if is_input(source) or source in self.loose:
             self.guard(source, "type", type(real))
+            if type(real) is int:
+                if real.bit_length() > SMALL:
+                    return super().number(real, source)
+                self.guard(source, "small", None)
             category = 2 if type(real) is float else 1
             return NumberValue(self.tracer.number(source, source.name(), category, real), source)
         return super().number(real, source)

@@ -32,12 +32,25 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
 
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "floor_divide": "//",
            "remainder": "%"}
+SMALL, LARGE = 31, 62   # bits of ints that may be inputs, and of those that graphs compute with
+GROWTH: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: max(a, b) + 1, "sub": lambda a, b: max(a, b) + 1, "mul": operator.add,
+    "pow": lambda a, b: LARGE + 1, "floor_divide": lambda a, b: a, "remainder": lambda a, b: b}
 LEAVES, DEPTH = 4, 8    # an expression of numbers longer than this is not kept
 
 
 def depth(expr: Any) -> int:
     """Number of operations in an expression of numbers."""
     return 1 + depth(expr[1]) + depth(expr[2]) if type(expr) is tuple else 0
+
+
+def bits_of(name: str, a: Any, b: Any) -> int | None:
+    """How large the result of an operation on ints can get; None where it is no int."""
+    bits = [n.bits if isinstance(n, SymNumber) else n.bit_length() if isinstance(n, int) else None
+            for n in (a, b)]
+    if name not in GROWTH or bits[0] is None or bits[1] is None:
+        return None
+    return GROWTH[name](*bits)
 
 
 class NeedsFlat(Exception):
@@ -137,14 +150,15 @@ class SymNumber:
     captured call; where the program needs the value itself (a branch, an index), the hint is used and every
     number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard. `expr` is
     how Python would compute it, (symbol, left, right) over keys and constants; None where that is too long.
+    `bits` is how large an int can get, None where that does not matter.
     """
 
-    __slots__ = ("expr", "hint", "leaves", "tracer", "value")
+    __slots__ = ("bits", "expr", "hint", "leaves", "tracer", "value")
 
     def __init__(self, tracer: Tracer, value: Value, hint: Any, leaves: dict[Any, Any],
-                 expr: Any = None) -> None:
+                 expr: Any = None, bits: int | None = None) -> None:
         self.tracer, self.value, self.hint, self.leaves = tracer, value, hint, leaves
-        self.expr = expr
+        self.expr, self.bits = expr, bits
 
     @property
     def scalar_category(self) -> int:
@@ -430,7 +444,8 @@ class Tracer:
         found = self.numbers.get(key)
         if found is None:
             value = self.builder.param(name, TensorType((), ScalarType(category).dtype))
-            found = self.numbers[key] = SymNumber(self, value, hint, {key: hint}, key)
+            bits = SMALL if category == 1 else None
+            found = self.numbers[key] = SymNumber(self, value, hint, {key: hint}, key, bits)
             self.inputs.append((value, key))
         return found
 
@@ -439,6 +454,9 @@ class Tracer:
 
     def arith(self, name: str, a: Any, b: Any) -> Any:
         """Python arithmetic on run-time numbers, in double precision or int64."""
+        bits = bits_of(name, a, b)
+        if bits is not None and bits > LARGE:
+            return PYTHON[name](*[n.settle() if isinstance(n, SymNumber) else n for n in (a, b)])
         self.builder.location = self.where()
         x, y = (n.value if isinstance(n, SymNumber) else n for n in (a, b))
         p, q = (n.hint if isinstance(n, SymNumber) else n for n in (a, b))
@@ -450,7 +468,7 @@ class Tracer:
             made = self.builder.F.to_dtype(made, want)
         x, y = (n.expr if isinstance(n, SymNumber) else n for n in (a, b))
         short = x is not None and y is not None and len(leaves) <= LEAVES and depth(x) + depth(y) < DEPTH
-        return SymNumber(self, made, hint, leaves, (SYMBOLS[name], x, y) if short else None)
+        return SymNumber(self, made, hint, leaves, (SYMBOLS[name], x, y) if short else None, bits)
 
     def finish_generators(self) -> None:
         """Writes the advanced counters back; called once, before the graph is finished."""
