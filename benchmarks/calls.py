@@ -125,13 +125,14 @@ def parts(name: str, entry: Any, args: tuple[Any, ...], torch: Any) -> None:
     checker = entry.checker
     live = entry.check(args, {})
     inputs = live.gather(args, {}, live)
-    show(name, check=least(lambda: entry.check(args, {})), full=least(lambda: checker.full(args, {})),
+    show(name, check=least(lambda: entry.check(args, {})),
+         full=least(lambda: checker.full(args, {})),
          same=least(lambda: checker.same(live.table)),
          gather=least(lambda: live.gather(args, {}, live)),
          forward=least(lambda: live.forward(inputs)), run=least(lambda: entry.run(args, {}, live)))
-    before = checker.renewals
-    print(f"{'':<14}  {len(checker.claims)} facts, {len(live.expected)} words, {before} full checks, "
-          f"{len(checker.shape.explicit)} facts looked at one by one", flush=True)
+    shape = checker.shape
+    print(f"{'':<14}  {len(checker.claims)} facts, {len(live.expected)} words, {checker.renewals} "
+          f"full checks, {len(shape.explicit)} facts looked at one by one", flush=True)
 
 
 def growth(torch: Any, calls: int = 100_000) -> None:

@@ -214,8 +214,8 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
         return second([*state, *rows])
     made = Compiled(
-        functools.partial(forward, first), backward, functools.partial(replay, graph), (first, second),
-        binding(forward, first), word.same())
+        functools.partial(forward, first), backward, functools.partial(replay, graph),
+        (first, second), binding(forward, first), word.same())
     made = made._replace(reads=reads_of(split, order))
     return check.joint(made, request.graph, graph, split, order) if options.check else made
 

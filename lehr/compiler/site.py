@@ -22,6 +22,7 @@ from lehr.compiler.capture import guard
 from lehr.compiler.capture.attempt import Attempt, capture_call
 from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.bytecode import ASYNC_GENERATOR, COROUTINE, GENERATOR
+from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.directive import DISABLED
 from lehr.compiler.capture.entry import Captured, Entry
 from lehr.compiler.capture.fact import Fact
@@ -31,6 +32,7 @@ from lehr.compiler.capture.segment import Link, Segment
 from lehr.compiler.capture.source import Source, local
 from lehr.compiler.capture.tensors import is_native
 from lehr.compiler.counters import COUNTERS
+from lehr.compiler.run import word
 from lehr.tensor.state import STATE
 
 FUNCTION = "<function>"
@@ -55,9 +57,13 @@ class Bare:
     def __init__(self, site: Site, facts: list[Fact], positional: tuple[str, ...],
                  names: tuple[str, ...], fallback: bool) -> None:
         self.site, self.facts, self.positional, self.fallback = site, facts, positional, fallback
-        self.check = guard.generate(facts, len(positional), names, positional)[0]
+        self.calls = 0
+        self.checker = Check(facts, positional, names, (), word.same(), lambda inputs, fixed: None,
+                             lambda: self.calls)
+        self.check = self.checker.quick
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], live: Any = True) -> Any:
+        self.calls += 1
         if self.fallback:
             COUNTERS.add("fallbacks")
         return self.site.native(args, kwargs)
@@ -122,10 +128,10 @@ class Family:
             if crossing is None or crossing.function is not function:
                 crossing = entry.crossing = Crossing(self, segment, function)
             site, args = crossing.step(state)
-            entry = site.find(args, NOTHING)
+            entry, live = site.find(args, NOTHING)
             if entry is None:
                 return site.native(args, NOTHING)
-            state = entry.run(args, NOTHING)
+            state = entry.run(args, NOTHING, live)
             if entry.segment is None:
                 return state
 
@@ -221,27 +227,30 @@ class Site:
     # -- calls
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        entry = self.find(args, kwargs)
+        entry, live = self.find(args, kwargs)
         if entry is None:
             COUNTERS.add("fallbacks")
             return self.native(args, kwargs)
-        found = entry.run(args, kwargs)
+        found = entry.run(args, kwargs, live)
         if entry.segment is None:
             return found
         return self.family.go_on(entry, self.function_of(args), found)
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The entry that is valid for a call, captured now if need be; None: run it natively."""
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The entry that is valid for a call, captured now if need be, and what its check gave;
+        None: run it natively."""
         for entry in self.entries:
-            if entry.check(args, kwargs):
-                return entry
+            live = entry.check(args, kwargs)
+            if live:
+                return entry, live
         if STATE.tracer is not None or STATE.disabled or self.eager:
-            return None
+            return None, None
         with self.lock:
             for entry in self.entries:
-                if entry.check(args, kwargs):
-                    return entry
-            return self.capture(args, kwargs)
+                live = entry.check(args, kwargs)
+                if live:
+                    return entry, live
+            return self.capture(args, kwargs), True
 
     def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A new entry; None where the call must run natively (said once)."""

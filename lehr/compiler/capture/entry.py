@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from lehr.compiler.capture import guard
 from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.fact import Fact
+from lehr.compiler.capture.finish import Finish
 from lehr.compiler.capture.forget import forget
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.source import Source
@@ -246,27 +247,8 @@ class Replay(Rebuilder):
     def _make(self, twin: Tensor, how: Output) -> Tensor:
         if how.index >= 0 and how.root:
             return self.outputs[how.index]
-        base = self.outputs[how.index] if how.index >= 0 else how.source.read(self.arguments)
-        if how.index < 0 and (base._shape, base._strides, base._offset) == how[2:5] and (
-                twin._view is None):
-            view = base._view
-            made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
-            made._view = view
-            return made
-        made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
-        view = twin._view
-        if view is not None:
-            shared = view.base is not None and view.base is twin._storage.trace.tensor
-            if base._view is None:
-                made._view = view.onto(base)
-                made._view.base = base if shared else None
-            else:
-                outer = base._view
-                made._view = View(outer.root, (*outer.chain, *view.chain), outer.base, outer.skip,
-                                  base._storage.version, view.guarded)
-            if shared and base.requires_grad:
-                Tensor.rebased_view(made)
-        return made
+        return placed(twin, how, self.outputs[how.index] if how.index >= 0 else
+                      how.source.read(self.arguments))
 
     def number(self, value: NumberValue) -> Any:
         if value.source is not None:
@@ -275,6 +257,30 @@ class Replay(Rebuilder):
 
     def native(self, value: NativeValue) -> Any:
         return value.real
+
+
+def placed(twin: Tensor, how: Output, base: Tensor) -> Tensor:
+    """What stands for a twin that is a view of `base`, an output or a tensor outside."""
+    if how.index < 0 and (base._shape, base._strides, base._offset) == how[2:5] and (
+            twin._view is None):
+        view = base._view
+        made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
+        made._view = view
+        return made
+    made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
+    view = twin._view
+    if view is not None:
+        shared = view.base is not None and view.base is twin._storage.trace.tensor
+        if base._view is None:
+            made._view = view.onto(base)
+            made._view.base = base if shared else None
+        else:
+            outer = base._view
+            made._view = View(outer.root, (*outer.chain, *view.chain), outer.base, outer.skip,
+                              base._storage.version, view.guarded)
+        if shared and base.requires_grad:
+            Tensor.rebased_view(made)
+    return made
 
 
 class Backward(node.Node):
@@ -349,7 +355,7 @@ class Entry:
         self.inputs = [real if isinstance(real, Source) else tracer.sources.get(id(real), real)
                        for _, real in tracer.inputs]
         self.checker = Check(captured.facts, positional, names, self.inputs, self.compiled.same,
-                             self._bind, lambda: self.hits)
+                             self._bind, lambda: self.hits, Finish.of(captured, placed))
         self.check = self.checker.quick
         self.gather, self.gather_source = self._gather()
         self.written = [i for i, (v, real) in enumerate(captured.tracer.inputs)
@@ -492,6 +498,8 @@ class Entry:
             self._record(inputs, outputs, state, args, kwargs)
         if self.plain is not None:
             return self.plain(outputs)
+        if live is not True and live.finish is not None:
+            return live.finish(args, kwargs, live, outputs)
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
         return self._replay(arguments, outputs)
 

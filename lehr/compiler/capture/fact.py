@@ -97,6 +97,12 @@ def apart(*tensors: Any) -> bool:
     return len({id(t._storage.origin) for t in tensors}) == len(tensors)
 
 
+def beside(known: frozenset[int], *tensors: Any) -> bool:
+    """Whether no two tensors share a storage, nor any with those whose storages' ids are known."""
+    ids = {id(t._storage.origin) for t in tensors}
+    return len(ids) == len(tensors) and known.isdisjoint(ids)
+
+
 def implied(facts: Iterable[Fact]) -> list[Fact]:
     """Drops "readable" where another guard reads the same source anyway."""
     every = list(facts)

@@ -1,8 +1,8 @@
 """Guards: the facts a capture assumed, as one flat Python function.
 
-Facts are data (`machine.Fact`: a source, a kind, a detail). `generate` writes them out as readable source in
-which every path is read once, cheap and likely-to-fail facts first; `explain` evaluates them one by one and
-says which one fails now and why.
+Facts are data (`machine.Fact`: a source, a kind, a detail). `generate` writes them out as readable
+source in which every path is read once, cheap and likely-to-fail facts first; `explain` evaluates
+them one by one and says which one fails now and why.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Writer:
         found = self.bound.get(id(obj))
         if found is None:
             stem = "".join(c if c.isalnum() else "_" for c in label)[:24] or "o"
-            found = self.bound[id(obj)] = f"{stem if not stem[0].isdigit() else 'o'}_{len(self.bound)}"
+            stem = "o" if stem[0].isdigit() else stem
+            found = self.bound[id(obj)] = f"{stem}_{len(self.bound)}"
             self.space[found] = obj
             self.kept.append(obj)
         return found
@@ -116,7 +117,8 @@ class Writer:
         self.lines.append(f"if not ({condition}): {self.failed}")
 
     def tensor(self, x: str, d: Any) -> None:
-        tests = [f"type({x}) is {self.bind(d.type_, 'T')}", f"{x}.dtype is {self.bind(d.dtype, 'dtype')}",
+        tests = [f"type({x}) is {self.bind(d.type_, 'T')}",
+                 f"{x}.dtype is {self.bind(d.dtype, 'dtype')}",
                  f"{x}._shape == {d.shape!r}", f"{x}._strides == {d.strides!r}",
                  f"{x}._storage.device is {self.bind(d.device, 'device')}"]
         if d.requires_grad or not d.leaf:
@@ -143,13 +145,13 @@ def owner_of(cls: Any, name: str) -> Any:
 def modes() -> tuple[Any, ...]:
     """The thread's modes that every capture depends on."""
     s = STATE
-    return (s.grad, s.inference, autocast(s.autocast), dt.Default.dtype, len(s.modes), s.anomaly, s.disabled,
-            s.unbroken)
+    return (s.grad, s.inference, autocast(s.autocast), dt.Default.dtype, len(s.modes), s.anomaly,
+            s.disabled, s.unbroken)
 
 
 # The texts of `modes`, over {s} and {d}.
-MODES = ("{s}.grad", "{s}.inference", "autocast({s}.autocast)", "{d}.dtype", "len({s}.modes)", "{s}.anomaly",
-         "{s}.disabled", "{s}.unbroken")
+MODES = ("{s}.grad", "{s}.inference", "autocast({s}.autocast)", "{d}.dtype", "len({s}.modes)",
+         "{s}.anomaly", "{s}.disabled", "{s}.unbroken")
 
 
 def autocast(mode: Any) -> Any:
@@ -157,12 +159,12 @@ def autocast(mode: Any) -> Any:
     return None if mode is None else getattr(mode, "key", mode)
 
 
-def mode_test(w: Writer, wanted: tuple[Any, ...]) -> str:
+def mode_test(w: Writer, values: tuple[Any, ...]) -> str:
     """The condition that `modes` gives what is wanted."""
     s, d = w.bind(STATE, "state"), w.bind(dt.Default, "default")
     w.space["autocast"] = autocast
     tests = []
-    for text, value in zip(MODES, wanted, strict=True):
+    for text, value in zip(MODES, values, strict=True):
         now = text.format(s=s, d=d)
         if value is None and now.startswith("autocast"):
             tests.append(f"{s}.autocast is None")
@@ -171,7 +173,8 @@ def mode_test(w: Writer, wanted: tuple[Any, ...]) -> str:
         elif isinstance(value, dt.DType):
             tests.append(f"{now} is {w.bind(value, 'dtype')}")
         else:
-            tests.append(f"{now} == {value!r}" if type(value) is int else f"{now} == {w.bind(value, 'mode')}")
+            wanted = repr(value) if type(value) is int else w.bind(value, "mode")
+            tests.append(f"{now} == {wanted}")
     return " and ".join(tests)
 
 

@@ -356,7 +356,7 @@ CHECKS: dict[str, Check] = {
     "type": check_type, "equals": check_constant, "truth": check_truth, "function": check_function,
     "is": lambda pins, x, detail, find: (), "is not": lambda pins, x, detail, find: (),
     "readable": lambda pins, x, detail, find: (),
-    "alias": check_others, "distinct": check_others,
+    "alias": check_others, "distinct": check_others, "relation": check_others,
     "storage": check_storages, "apart": check_storages,
     "len": lambda pins, x, detail, find: pins.size(x),
     # An OrderedDict can change its order alone, without a new version.
