@@ -19,7 +19,8 @@ from lehr.compiler.loop.ir import Axis, Expr
 PROGRAMS = 264  # twice the multiprocessors of the largest devices: what a launch should have
 FLAT = 1024  # points of a block of elementwise work
 POINTS = 2048  # points of a block that folds
-WHOLE = 4096  # points of a row that is there as a whole
+WHOLE = 1 << 15  # points of rows that are there as a whole, in all that is loaded of a row
+WARPS = 32  # of a program, at most
 FEW = 8  # terms of a sum that one lane adds up alone
 MANY = 64  # the same, where there are lanes enough
 GUESS = 1024  # a size that is not known
@@ -277,7 +278,8 @@ def _folding(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float],
         xb = max(16, xb // 2) if n // xb < PROGRAMS // 2 else xb
         room = max(POINTS // xb, 16)
     else:
-        room = WHOLE if known and pow2(longest) <= WHOLE else POINTS
+        room = WHOLE // max(_loads(nest, rows), 2)
+        room = room if known and pow2(longest) <= room else POINTS
         xb = max(1, min(POINTS // 2 // min(pow2(longest), POINTS), pow2(n) // PROGRAMS, 64))
         xb = 1 << (xb.bit_length() - 1)
     made = []
@@ -289,10 +291,17 @@ def _folding(nest: Nest, outer: Sequence[Axis], costs: dict[Axis, float],
         block = pow2(count(r.inner)) if fits else room
         made.append(r._replace(block=max(block, 2), whole=fits and not r.serial))
     points = xb * max(r.block for r in made)
-    warps = min(max(points // 512, 1), 16)
+    warps = min(max(points // 512, 1), WARPS)
     if points > 256:
         warps = max(warps, 2)
     return Tile((), x, 1, xb, serial, tuple(made), inline, warps, aside)
+
+
+def _loads(nest: Nest, rows: Sequence[Row]) -> int:
+    """How many loads go along rows: what registers have to hold."""
+    own = frozenset(a.var for r in rows for a in r.inner)
+    return sum(isinstance(e, Expr) and e.kind == "Load" and not own.isdisjoint(nest.deps(e))
+               for e in nest.everything())
 
 
 def _segment(nest: Nest, lane: Axis) -> int:
