@@ -53,11 +53,12 @@ def reference(request: Request, options: Options) -> Compiled:
     params = {p.name: p for p in graph.params}
     split = partition.split(graph, [params[n] for n in names])
     order = [p for p in graph.params if p.name not in set(names)]
+    kept = places(split, order)
 
     def forward_joint(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         arrays = [eager_array(t) for t in inputs]
         found = interp.run(split.forward, arrays)
-        state = collect(split, order, arrays, found["saved"])
+        state = collect(kept, arrays, found["saved"])
         return tensors(found["outputs"], strides), state
 
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
@@ -93,12 +94,16 @@ def reads_of(split: partition.Split, order: Sequence[Value]) -> frozenset[int]:
     return frozenset(i for i, p in enumerate(order) if p in kept)
 
 
-def collect(split: partition.Split, order: Sequence[Value], inputs: Sequence[Any],
-            saved: Sequence[Any]) -> list[Any]:
-    """Backward's first arguments: inputs that it reads itself, and what forward saved."""
+def places(split: partition.Split, order: Sequence[Value]) -> list[int]:
+    """Where backward's first arguments are found: numbers of inputs, -1 for what forward saved."""
     place = {p: i for i, p in enumerate(order)}
+    return [place.get(v, -1) for v in split.kept]
+
+
+def collect(places: Sequence[int], inputs: Sequence[Any], saved: Sequence[Any]) -> list[Any]:
+    """Backward's first arguments: inputs that it reads itself, and what forward saved."""
     rest = iter(saved)
-    return [inputs[place[v]] if v in place else next(rest) for v in split.kept]
+    return [inputs[i] if i >= 0 else next(rest) for i in places]
 
 
 def laid_out(a: Any, strides: tuple[Any, ...]) -> Tensor:
@@ -201,6 +206,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
     names = {t.name for t in request.tangents}
     split = partition.split(graph, [params[t.name] for t in request.tangents])
     order = [p for p in graph.params if p.name not in names]
+    kept = places(split, order)
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])
     first = make(split.forward, [*request.strides, *saved], options)
@@ -208,7 +214,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
 
     def forward(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         made = program(inputs)
-        return made[:count], collect(split, order, inputs, made[count:])
+        return made[:count], collect(kept, inputs, made[count:])
 
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]

@@ -59,11 +59,12 @@ class Live:
              of `finish`
     inputs   the graph's inputs, None where `gather` reads them at each call
     forward  runs the graph on inputs
+    fixed    numbers of the inputs whose memory stays; `edges`: where their gradients go
     finish   (args, kwargs, live, outputs) -> the call's result, after its effects; or None
     """
 
-    __slots__ = ("ends", "expected", "finish", "forward", "gather", "inputs", "kept", "objects",
-                 "parts", "refs", "second", "table", "values", "words")
+    __slots__ = ("edges", "ends", "expected", "finish", "fixed", "forward", "gather", "inputs", "kept",
+                 "objects", "parts", "refs", "second", "table", "values", "words")
 
     table: Any
     values: tuple[Any, ...]
@@ -73,6 +74,8 @@ class Live:
     gather: Callable[..., list[Any]]
     forward: Any
     finish: Any
+    fixed: frozenset[int]
+    edges: dict[int, Any]
     kept: dict[int, Any]
     refs: list[Any]
     objects: dict[Path, int]                    # ids of what is behind the paths
@@ -432,6 +435,7 @@ class Shape:
         made.kept, made.gather, made.finish = pins.kept, self.gather, self.finish
         made.refs = [weakref.ref(obj, functools.partial(self.died, key)) for obj in weak]
         made.forward = self.check.bind(made.inputs, fixed)
+        made.fixed, made.edges = frozenset(fixed), {}
         for i in self.loose:
             made.inputs[i] = None
         self.lives[key] = made

@@ -495,7 +495,7 @@ class Entry:
             for i in self.written:
                 inputs[i]._storage.version += 1
         if self.roots or self.spent or self.refused:
-            self._record(inputs, outputs, state, args, kwargs)
+            self._record(inputs, outputs, state, live, args, kwargs)
         if self.plain is not None:
             return self.plain(outputs)
         if live is not True and live.finish is not None:
@@ -503,12 +503,13 @@ class Entry:
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
         return self._replay(arguments, outputs)
 
-    def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any, args: tuple[Any, ...],
-                kwargs: dict[str, Any]) -> None:
+    def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any, live: Any,
+                args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Puts the call on the tape."""
-        reals = [self._outside(t, args, kwargs) if i is None else inputs[i] for t, i in self.order]
-        made = Backward(None, [node.edge_of(t) for t in reals], max(len(self.roots), 1))
-        made.inputs = [node.Described(t._shape, t.dtype, t.device) for t in reals]
+        known = {} if live is True else live.edges
+        edges = [known.get(i) or self._edge(t, i, inputs, live, args, kwargs) for t, i in self.order]
+        made = Backward(None, [edge for edge, _ in edges], max(len(self.roots), 1))
+        made.inputs = [described for _, described in edges]
         metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
         reads = self.compiled.reads
         versions = tuple((t, t._storage.version, reads is None or i in reads)
@@ -525,6 +526,15 @@ class Entry:
             meta = outputs[i]._autograd()
             meta.grad_fn = Refused(None, [], 1)
             meta.grad_fn.extra = error
+
+    def _edge(self, twin: Tensor, i: int | None, inputs: list[Any], live: Any, args: tuple[Any, ...],
+              kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Where the gradient of an input goes, and what it looks like; kept for one that stays."""
+        t = self._outside(twin, args, kwargs) if i is None else inputs[i]
+        made = node.edge_of(t), node.Described(t._shape, t.dtype, t.device)
+        if live is not True and i in live.fixed and t.grad_fn is None:
+            live.edges[i] = made
+        return made
 
     def _outside(self, twin: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor of the call that is no input of the graph by itself: it shares another one's memory."""
