@@ -30,6 +30,7 @@ from lehr.compiler.capture.tracer import Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Value
 from lehr.compiler.graph.ir import Graph, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
+from lehr.ops import registry
 from lehr.tensor import autograd, node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
@@ -83,6 +84,7 @@ class Output(NamedTuple):
     offset: Any
     dtype: Any
     root: bool          # it is the output itself
+    twin: Any           # of the tensor that it is made from
 
 
 class Captured:
@@ -141,8 +143,9 @@ class Captured:
         trace = t._storage.trace
         here = (t._shape, t._strides, t._offset, t.dtype)
         if trace.ref is not None:
-            source = self.outside(t)
-            made = Output(-1, source, *here, False)
+            base = self.outside(t)
+            source = self.tracer.sources[id(self.tracer.reals[id(base)])]
+            made = Output(-1, source, *here, False, base)
         else:
             made = self.inside(t, here)
         self.known[id(t)] = made
@@ -156,14 +159,14 @@ class Captured:
         needs = t.requires_grad
         if needs and t is not root and (t._view is None or t._view.base is not root):
             # Same memory, a history of its own: an output of its own.
-            return Output(self.output(t, t), None, *here, True)
+            return Output(self.output(t, t), None, *here, True, t)
         index = self.slots.get(id(t._storage))
         if index is None:
             index = self.slots[id(t._storage)] = self.output(root, None)
         if needs and all(i != index for i, _ in self.differentiable):
             self.differentiable.append((index, root))
         plain = t._view is None and here == trace.root and not root.requires_grad
-        return Output(index, None, *here, t is root or plain)
+        return Output(index, None, *here, t is root or plain, root)
 
     def output(self, t: Tensor, differentiable: Tensor | None) -> int:
         """The number of a new output."""
@@ -174,13 +177,15 @@ class Captured:
             self.differentiable.append((index, differentiable))
         return index
 
-    def outside(self, t: Tensor) -> Source:
-        """The source of a tensor outside that owns this twin's storage."""
-        real = self.tracer.reals.get(id(t))
-        if real is None:
-            real = next(r for i, r in self.tracer.reals.items()
-                        if self.tracer.twins[id(r)]._storage is t._storage)
-        return self.tracer.sources[id(real)]
+    def outside(self, t: Tensor) -> Tensor:
+        """The twin of a tensor outside on whose memory `t` lies: the one whose history it shares."""
+        tracer = self.tracer
+        known = [tracer.twins[id(x)] for x in tracer.reals.values() if id(x) in tracer.sources]
+        twins = {id(x): x for x in known}
+        base: Tensor | None = t
+        while base is not None and id(base) not in twins:
+            base = base._view.base if base._view is not None else None
+        return base if base is not None else next(x for x in known if x._storage is t._storage)
 
     def add_number(self, value: NumberValue) -> None:
         if id(value) not in self.numbers:
@@ -261,26 +266,32 @@ class Replay(Rebuilder):
 
 def placed(twin: Tensor, how: Output, base: Tensor) -> Tensor:
     """What stands for a twin that is a view of `base`, an output or a tensor outside."""
-    if how.index < 0 and (base._shape, base._strides, base._offset) == how[2:5] and (
-            twin._view is None):
-        view = base._view
-        made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
-        made._view = view
-        return made
     made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
-    view = twin._view
-    if view is not None:
-        shared = view.base is not None and view.base is twin._storage.trace.tensor
-        if base._view is None:
-            made._view = view.onto(base)
-            made._view.base = base if shared else None
-        else:
-            outer = base._view
-            made._view = View(outer.root, (*outer.chain, *view.chain), outer.base, outer.skip,
-                              base._storage.version, view.guarded)
-        if shared and base.requires_grad:
-            Tensor.rebased_view(made)
+    view, whole = twin._view, (base._shape, base._strides, base._offset) == how[2:5]
+    if view is None or (how.index < 0 and view.base is not how.twin and whole):
+        made._view = base._view if how.index < 0 else None
+        return made
+    made._view = seen_from(view, how, base)
+    if made._view.base is not None and base.requires_grad:
+        Tensor.rebased_view(made)
     return made
+
+
+def seen_from(view: View, how: Output, base: Tensor) -> View:
+    """A view of the captured program as a view of `base`, which `how.twin` stands for."""
+    shared = view.base is how.twin
+    steps = view.chain[view.skip:] if shared else view.chain
+    if not shared and view.root is not how.twin:
+        steps = ((registry.get("as_strided"), (how.shape, how.strides, how.offset)),)
+    version, outer = base._storage.version, base._view
+    if outer is None:
+        return View(base, steps, base if shared else None, 0, version, view.guarded)
+    root, chain = outer.root, (*outer.chain, *steps)
+    if not shared:
+        return View(root, chain, None, 0, version, view.guarded)
+    if outer.base is None:
+        return View(root, chain, base, len(outer.chain), version, view.guarded)
+    return View(root, chain, outer.base, outer.skip, version, view.guarded or outer.guarded)
 
 
 class Backward(node.Node):
