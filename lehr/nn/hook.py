@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from lehr.nn import backward
-from lehr.tensor.watch import touch
 
 Hook = Callable[..., Any]
 COUNT = itertools.count()
@@ -20,15 +19,13 @@ class RemovableHandle:
     """Removes one hook: `handle.remove()`, or at the end of a `with` block.
 
     table  the dictionary the hook is in; `extra` are dictionaries that hold options under its id
-    owner  the module that changes with the table
     """
 
-    def __init__(self, table: Any, *, extra_dict: Any = None, owner: Any = None) -> None:
+    def __init__(self, table: Any, *, extra_dict: Any = None) -> None:
         self.id = next(COUNT)
         self.table = weakref.ref(table)
         many = extra_dict if isinstance(extra_dict, (list, tuple)) else [extra_dict]
         self.extra = tuple(weakref.ref(d) for d in many if d is not None)
-        self.owner = None if owner is None else weakref.ref(owner)
 
     def remove(self) -> None:
         """Takes the hook away; a second call does nothing."""
@@ -36,9 +33,6 @@ class RemovableHandle:
             table = ref()
             if table is not None and self.id in table:
                 del table[self.id]
-        owner = None if self.owner is None else self.owner()
-        if owner is not None:
-            touch(owner)
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self.table(), self.id, tuple(r() for r in self.extra)
@@ -47,7 +41,6 @@ class RemovableHandle:
         table, self.id, extra = state
         self.table = weakref.ref(OrderedDict() if table is None else table)
         self.extra = tuple(weakref.ref(OrderedDict() if d is None else d) for d in extra)
-        self.owner = None
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -56,19 +49,17 @@ class RemovableHandle:
         self.remove()
 
 
-def add(table: Any, hook: Hook, owner: Any = None, first: bool = False,
+def add(table: Any, hook: Hook, first: bool = False,
         **options: Any) -> RemovableHandle:
     """Puts `hook` into `table`, ahead of the others if `first`; `options` maps tables to mark it
     in."""
     extra = [d for d, wanted in options.values() if wanted]
-    handle = RemovableHandle(table, extra_dict=extra, owner=owner)
+    handle = RemovableHandle(table, extra_dict=extra)
     table[handle.id] = hook
     for marks in extra:
         marks[handle.id] = True
     if first:
         table.move_to_end(handle.id, last=False)
-    if owner is not None:
-        touch(owner)
     return handle
 
 

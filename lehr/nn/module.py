@@ -1,8 +1,6 @@
 """`Module`: a tree of parameters, buffers and submodules with a `forward`.
 
-Parameters, buffers and children live in three dictionaries and are read as attributes. Everything a
-guard on a module tree rests on can be watched (`lehr.tensor.watch`): assignments, registrations,
-`train()`, hooks, and the storage and `requires_grad` of the tensors.
+Parameters, buffers and children live in three dictionaries and are read as attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from lehr.nn.state import Saved
 from lehr.tensor import convert
 from lehr.tensor.mode import no_grad
 from lehr.tensor.tensor import Tensor
-from lehr.tensor.watch import Watch, Watchers, touch
 
 TABLES = ("_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs",
           "_forward_hooks_always_called", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
@@ -101,8 +98,6 @@ class Module(Saved):
             self._set_buffer(name, value)
         else:
             super().__setattr__(name, value)
-        if "_watchers" in space:
-            touch(self)
 
     def _set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor):
@@ -130,7 +125,6 @@ class Module(Saved):
         space.get("_non_persistent_buffers_set", set()).discard(name)
 
     def __delattr__(self, name: str) -> None:
-        space = self.__dict__
         if name in self._parameters:
             del self._parameters[name]
         elif name in self._buffers:
@@ -140,8 +134,6 @@ class Module(Saved):
             del self._modules[name]
         else:
             super().__delattr__(name)
-        if "_watchers" in space:
-            touch(self)
 
     def __dir__(self) -> list[str]:
         found = {*dir(type(self)), *self.__dict__, *self._parameters, *self._modules,
@@ -150,7 +142,6 @@ class Module(Saved):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__dict__.pop("_watchers", None)
         for name in TABLES:
             self.__dict__.setdefault(name, OrderedDict())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
@@ -159,19 +150,7 @@ class Module(Saved):
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
-        state.pop("_watchers", None)
         return state
-
-    def _watch(self, flag: Watch) -> None:
-        """Lets `flag` know of every change at or below this module."""
-        seen: set[int] = set()
-        for module in self.modules():
-            module.__dict__.setdefault("_watchers", Watchers()).add(flag)
-            for table in (module._parameters, module._buffers):
-                for t in table.values():
-                    if t is not None and id(t) not in seen:
-                        seen.add(id(t))
-                        t._watch(flag)
 
     # -- registration
 
@@ -188,8 +167,6 @@ class Module(Saved):
                 "created explicitly. To express one parameter as a function of others, compute it "
                 "in forward().")
         table[name] = registered(hooks.PARAMETER, self, name, param)
-        if "_watchers" in self.__dict__:
-            touch(self)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Adds a tensor that is state, yet no parameter; `persistent` puts it into state_dict."""
@@ -203,8 +180,6 @@ class Module(Saved):
             self._non_persistent_buffers_set.discard(name)
         else:
             self._non_persistent_buffers_set.add(name)
-        if "_watchers" in self.__dict__:
-            touch(self)
 
     def add_module(self, name: str, module: Any) -> None:
         """Adds a child (or None, which holds the name)."""
@@ -215,8 +190,6 @@ class Module(Saved):
                 raise KeyError(f"attribute '{name}' already exists")
         self._check_name("module", name, None)
         self._modules[name] = registered(hooks.MODULE, self, name, module)
-        if "_watchers" in self.__dict__:
-            touch(self)
 
     def register_module(self, name: str, module: Any) -> None:
         """`add_module`."""
@@ -256,29 +229,29 @@ class Module(Saved):
     def register_forward_pre_hook(self, hook: Any, *, prepend: bool = False,
                                   with_kwargs: bool = False) -> RemovableHandle:
         """`hook(module, args)` before forward; a result replaces the arguments."""
-        return hooks.add(self._forward_pre_hooks, hook, self, prepend,
+        return hooks.add(self._forward_pre_hooks, hook, prepend,
                          kwargs=(self._forward_pre_hooks_with_kwargs, with_kwargs))
 
     def register_forward_hook(self, hook: Any, *, prepend: bool = False, with_kwargs: bool = False,
                               always_call: bool = False) -> RemovableHandle:
         """`hook(module, args, output)` after forward; a result replaces the output."""
-        return hooks.add(self._forward_hooks, hook, self, prepend,
+        return hooks.add(self._forward_hooks, hook, prepend,
                          kwargs=(self._forward_hooks_with_kwargs, with_kwargs),
                          always=(self._forward_hooks_always_called, always_call))
 
     def register_full_backward_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """`hook(module, grad_output)` before the module's backward; a result replaces it."""
-        return hooks.add(self._backward_pre_hooks, hook, self, prepend)
+        return hooks.add(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """`hook(module, grad_input, grad_output)` once the inputs' gradients are known."""
         self._one_kind_of_backward_hook(True)
-        return hooks.add(self._backward_hooks, hook, self, prepend)
+        return hooks.add(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Any) -> RemovableHandle:
         """The deprecated form: the gradients are those of the last operation alone."""
         self._one_kind_of_backward_hook(False)
-        return hooks.add(self._backward_hooks, hook, self)
+        return hooks.add(self._backward_hooks, hook)
 
     def _one_kind_of_backward_hook(self, full: bool) -> None:
         if self._is_full_backward_hook is (not full):
@@ -449,8 +422,6 @@ class Module(Saved):
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
-        if "_watchers" in self.__dict__:
-            touch(self)
         return self
 
     def _apply_to(self, name: str, param: Any, fn: Callable[[Any], Any]) -> None:

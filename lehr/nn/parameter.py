@@ -61,9 +61,8 @@ class Parameter(Tensor, metaclass=MarkedClass):
 
     def __reduce_ex__(self, proto: Any) -> Any:
         data = alias(Tensor, self, False)
-        state = {k: v for k, v in self.__dict__.items() if k != "_watchers"}
-        if state:
-            return rebuild_with_state, (data, self.requires_grad, {}, state)
+        if self.__dict__:
+            return rebuild_with_state, (data, self.requires_grad, {}, dict(self.__dict__))
         return rebuild, (data, self.requires_grad, {})
 
     def __repr__(self) -> str:

@@ -273,23 +273,23 @@ class Optimizer:
 
     def register_state_dict_pre_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer)` before saving."""
-        return add(self._optimizer_state_dict_pre_hooks, hook, None, prepend)
+        return add(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Any, prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer, state_dict)` after saving; a result replaces the dictionary."""
-        return add(self._optimizer_state_dict_post_hooks, hook, None, prepend)
+        return add(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Any,
                                           prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer, state_dict)` before loading; a result replaces the dictionary."""
         table = self._optimizer_load_state_dict_pre_hooks
-        return add(table, hook, None, prepend)
+        return add(table, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Any,
                                            prepend: bool = False) -> RemovableHandle:
         """`hook(optimizer)` after loading."""
         table = self._optimizer_load_state_dict_post_hooks
-        return add(table, hook, None, prepend)
+        return add(table, hook, prepend)
 
 
 def _fitted(param: Tensor, value: Any, group: dict[str, Any], key: Any = None) -> Any:

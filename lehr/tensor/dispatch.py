@@ -222,8 +222,6 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
     view.root = old if view.root is target else view.root
     if view.base is target:
         view.base = old if old._meta is not None else None
-    if target._meta is not None and target._meta.watchers is not None:
-        target._meta.watchers.touch()
     return target
 
 

@@ -87,6 +87,4 @@ def detach_(self: Tensor) -> Tensor:
     meta = self._meta
     if meta is not None:
         meta.grad_fn, meta.index, meta.requires_grad = None, 0, False
-        if meta.watchers is not None:
-            meta.watchers.touch()
     return self

@@ -45,11 +45,8 @@ def _set_data(self: Tensor, new: Tensor) -> None:
 def move(self: Tensor, new: Tensor) -> None:
     """`self` becomes a tensor on the memory of `new`, with its own history and version."""
     meta = self._meta
-    if meta is not None:
-        if meta.watchers is not None:
-            meta.watchers.touch()
-        if new.dtype is not self.dtype or new._shape != self._shape:
-            meta.accumulate = None
+    if meta is not None and (new.dtype is not self.dtype or new._shape != self._shape):
+        meta.accumulate = None
     storage = new._storage.twin()
     storage.version = self._storage.version
     self._storage, self.dtype = storage, new.dtype

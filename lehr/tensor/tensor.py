@@ -21,7 +21,6 @@ from lehr.tensor.protocol import Protocol
 from lehr.tensor.size import Size
 from lehr.tensor.state import STATE
 from lehr.tensor.storage import Storage
-from lehr.tensor.watch import Watchers
 
 
 class View:
@@ -56,7 +55,7 @@ class Meta:
     """What autograd keeps of one tensor; absent for tensors that never took part."""
 
     __slots__ = ("accumulate", "edge_version", "grad", "grad_fn", "hooks", "index", "post_hooks",
-                 "rebased", "requires_grad", "retains", "watchers")
+                 "rebased", "requires_grad", "retains")
 
     def __init__(self) -> None:
         self.requires_grad = False      # as a leaf
@@ -67,7 +66,6 @@ class Meta:
         self.hooks: Any = None          # a leaf's hooks on its gradient: {id: hook}
         self.post_hooks: Any = None     # a leaf's hooks that run after accumulation
         self.retains = False
-        self.watchers: Any = None       # told when what a guard saw of the tensor changes
         self.edge_version = -1          # a view's: storage version for which `grad_fn` was made
         self.rebased = -1               # a base's: storage version of its last recorded write
 
@@ -278,8 +276,6 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
                 return
             meta = self._autograd()
         meta.requires_grad = bool(wanted)
-        if meta.watchers is not None:
-            meta.watchers.touch()
 
     @property
     def grad_fn(self) -> Any:
@@ -334,17 +330,7 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         self.grad = None
 
     def _set_grad(self, given: Tensor | None) -> None:
-        meta = self._autograd()
-        if meta.watchers is not None and (given is None) is not (meta.grad is None):
-            meta.watchers.touch_grad()
-        meta.grad = given
-
-    def _watch(self, flag: Any) -> None:
-        """Lifts `flag` when the layout, storage, `requires_grad` or presence of `.grad` changes."""
-        meta = self._autograd()
-        if meta.watchers is None:
-            meta.watchers = Watchers()
-        meta.watchers.add(flag)
+        self._autograd().grad = given
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and name not in SLOTS and hasattr(Tensor, name):

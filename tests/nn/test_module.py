@@ -11,7 +11,6 @@ from collections import OrderedDict
 import pytest
 
 import lehr
-from lehr.tensor.watch import watch
 from tests.nn.both import check, filled, numbers
 
 
@@ -329,53 +328,11 @@ def test_pickle():
 def test_modules_are_freed():
     n = lehr.nn.Linear(2, 2)
     n.register_forward_hook(lambda *a: None)
-    watch(n)
     n(lehr.ones(1, 2)).sum().backward()
     ref = weakref.ref(n)
     del n
     gc.collect()
     assert ref() is None
-
-
-def _changes():
-    return {
-        "attribute": lambda n: setattr(n[0], "note", 1),
-        "parameter": lambda n: setattr(n[1], "weight", lehr.nn.Parameter(lehr.ones(2, 2))),
-        "buffer": lambda n: n[0].register_buffer("b", lehr.ones(1)),
-        "eval": lambda n: n.eval(),
-        "child": lambda n: n.append(lehr.nn.ReLU()),
-        "hook": lambda n: n[1].register_forward_hook(lambda *a: None),
-        "frozen": lambda n: setattr(n[1].weight, "requires_grad", False),
-        "data": lambda n: setattr(n[0].weight, "data", lehr.ones(2, 2)),
-        "dtype": lambda n: n.double(),
-        "delete": lambda n: n[0].__delattr__("bias"),
-    }
-
-
-@pytest.mark.parametrize("name", _changes())
-def test_watch_sees(name):
-    n = lehr.nn.Sequential(lehr.nn.Linear(2, 2), lehr.nn.Linear(2, 2))
-    flag = watch(n)
-    _changes()[name](n)
-    assert flag.changed
-
-
-def test_watch_is_silent_where_nothing_changes():
-    n = lehr.nn.Sequential(lehr.nn.Linear(2, 2), lehr.nn.Linear(2, 2))
-    other = lehr.nn.Linear(2, 2)
-    flag = watch(n)
-    n(lehr.ones(1, 2)).sum().backward()
-    other.eval()
-    with lehr.no_grad():
-        n[0].weight.add_(1.0)
-    assert not flag.changed and flag.grads
-    copied = copy.deepcopy(n)
-    copied.eval()
-    assert not flag.changed
-    handle = n[0].register_forward_hook(lambda *a: None)
-    flag = watch(n)
-    handle.remove()
-    assert flag.changed
 
 
 def test_compile_is_used_and_not_saved():
