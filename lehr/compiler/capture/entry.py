@@ -31,7 +31,7 @@ from lehr.compiler.capture.value import Const, Value
 from lehr.compiler.graph.ir import Graph, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import registry
-from lehr.tensor import autograd, node
+from lehr.tensor import autograd, dispatch, node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
 
@@ -266,15 +266,26 @@ class Replay(Rebuilder):
 
 def placed(twin: Tensor, how: Output, base: Tensor) -> Tensor:
     """What stands for a twin that is a view of `base`, an output or a tensor outside."""
-    made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
     view, whole = twin._view, (base._shape, base._strides, base._offset) == how[2:5]
+    if view is not None and view.base is how.twin and base.requires_grad:
+        return recorded(view, base)
+    made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
     if view is None or (how.index < 0 and view.base is not how.twin and whole):
         made._view = base._view if how.index < 0 else None
         return made
     made._view = seen_from(view, how, base)
-    if made._view.base is not None and base.requires_grad:
-        Tensor.rebased_view(made)
     return made
+
+
+def recorded(view: View, base: Tensor) -> Tensor:
+    """The view of `base`, with the nodes that lead to it."""
+    held, STATE.grad = STATE.grad, not view.guarded
+    try:
+        for op, args in view.chain[view.skip:]:
+            base = dispatch.call(op, (base, *args))
+    finally:
+        STATE.grad = held
+    return base
 
 
 def seen_from(view: View, how: Output, base: Tensor) -> View:
