@@ -207,6 +207,8 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
     target = args[0]
     if target.requires_grad and STATE.grad:
         check_writable(target, True)
+    if STATE.tracer is not None:
+        STATE.tracer.changes(target, f"{op.name}_()")
     made = call(op, args)
     if made is target:
         return target

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lehr.tensor import autograd
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 
@@ -84,6 +85,8 @@ def detach_(self: Tensor) -> Tensor:
                            "buckets, and hence detach_() cannot be called on these gradients. To "
                            "fix this error, please refer to the Optimizer.zero_grad() function in "
                            "torch/optim/optimizer.py as a solution.")
+    if STATE.tracer is not None and self.requires_grad:
+        STATE.tracer.changes(self, "detach_()")
     meta = self._meta
     if meta is not None:
         meta.grad_fn, meta.index, meta.requires_grad = None, 0, False

@@ -109,7 +109,7 @@ def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 def _resized(self: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
     if STATE.tracer is not None:
-        raise RuntimeError("resize_ inside a captured program; make a tensor of the right size")
+        STATE.tracer.changes(self, "resize_()", True)
     need = (self._offset + _extent(shape, strides)) * self.dtype.itemsize
     storage = self._storage
     if storage.owner is not None and need > storage.nbytes:

@@ -270,6 +270,8 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         if wanted and self._storage.inference and not STATE.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside "
                                "InferenceMode is not allowed.")
+        if STATE.tracer is not None and bool(wanted) is not self.requires_grad:
+            STATE.tracer.changes(self, "requires_grad =")
         meta = self._meta
         if meta is None:
             if not wanted:

@@ -25,7 +25,7 @@ from lehr.compiler.capture.operation import BINARY, COMPARE
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.source import KINDS, Kind, Source, const
-from lehr.compiler.capture.tracer import SMALL, SymNumber, Tracer, whole_of
+from lehr.compiler.capture.tracer import SMALL, NeedsFlat, SymNumber, Tracer, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions
@@ -52,6 +52,18 @@ def is_native(function: Any) -> bool:
     if inner is not None and not is_native_module(getattr(inner, "__module__", None)):
         return False    # a decorator of ours around a function of the user's
     return is_native_module(space.get("__name__"))
+
+
+COMPILER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def is_internal(error: BaseException) -> bool:
+    """Whether an error that native code raised on twins was made by the compiler itself."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    inside = trace is not None and trace.tb_frame.f_code.co_filename.startswith(COMPILER)
+    return inside or isinstance(error, AssertionError)
 
 
 class TensorFact(NamedTuple):
@@ -253,6 +265,11 @@ class TensorMachine(Machine):
                 self.brittle or type(detail) not in NUMBERS):
             self.stop("changing-value", source.name())  # type: ignore[union-attr]
         super().guard(source, kind, detail)
+
+    def fault(self, error: BaseException) -> Any:
+        if isinstance(error, NeedsFlat) or is_internal(error):
+            raise error     # the compiler's, not the program's
+        return super().fault(error)
 
     # -- what is native
 
@@ -578,6 +595,10 @@ class CaptureTracer(Tracer):
 
     def concretize(self, what: str, value: Any) -> Any:
         return self.machine.stop("data-dependent", f"{what}()")
+
+    def changes(self, t: Tensor, what: str, always: bool = False) -> None:
+        if always or id(t) in self.reals:
+            self.machine.stop("tensor-change", what)
 
     def refuse(self, op: Op) -> None:
         self.machine.stop(op.breaks, f"{op.api}()")

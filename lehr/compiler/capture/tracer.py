@@ -313,6 +313,15 @@ class Tracer:
         """The program needs data: a capture built on this class breaks here."""
         raise RuntimeError(f"{what} needs the data of a tensor that is being captured")
 
+    def changes(self, t: Tensor, what: str, always: bool = False) -> None:
+        """The program gives a tensor another layout, flag or memory. `always`: also one of its own."""
+        if always or id(t) in self.reals:
+            raise RuntimeError(f"{what} of a tensor that is being captured")
+
+    def set_data(self, t: Tensor, new: Tensor) -> None:
+        """`t.data = new`."""
+        self.changes(t, "data =", True)
+
     def refuse(self, op: Op) -> None:
         """The op's result depends on data in a way that no graph describes."""
         raise RuntimeError(f"{op.name} cannot be part of a graph ({op.breaks})")
