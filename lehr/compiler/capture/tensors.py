@@ -54,16 +54,16 @@ def is_native(function: Any) -> bool:
     return is_native_module(space.get("__name__"))
 
 
-COMPILER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+GRAPHS = (os.path.join(HERE, "tracer.py"), os.path.join(os.path.dirname(HERE), "graph"))
 
 
 def is_internal(error: BaseException) -> bool:
-    """Whether an error that native code raised on twins was made by the compiler itself."""
+    """Whether an error that native code raised on twins was made by the tracer or the graph's builder."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    inside = trace is not None and trace.tb_frame.f_code.co_filename.startswith(COMPILER)
-    return inside or isinstance(error, AssertionError)
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(GRAPHS)
 
 
 class TensorFact(NamedTuple):
