@@ -1,7 +1,9 @@
 """`lehr.compile`: captures calls, compiles their graphs, and calls the result instead.
 
-This is where the stages meet: capture gives a `Request`, `BACKENDS` turn it into a `Compiled`, an `Entry` puts
-it in the place of the call. A `CompiledFunction` keeps its entries and tries them in order of last use.
+This is where the stages meet: capture gives a `Request`, `BACKENDS` turn it into a `Compiled`, an
+`Entry` puts
+it in the place of the call. A `CompiledFunction` keeps its entries and tries them in order of last
+use.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class CompiledFunction:
             for entry in self.entries:
                 if entry.check(args, kwargs):
                     return entry.run(args, kwargs)
-            entry = self.capture(args, kwargs)
+            entry = self.capture(args, kwargs)  # type: ignore[assignment]
         if entry is None:
             COUNTERS.add("fallbacks")
             return self.function(*args, **kwargs)
@@ -81,8 +83,8 @@ class CompiledFunction:
             if captured.fault is not None:
                 return None  # the call raises: let it raise natively
             positional = positional_names(self.function, len(args))
-            entry = Entry(captured, functools.partial(self.backend, options=self.options), positional,
-                          tuple(kwargs))
+            make = functools.partial(self.backend, options=self.options)
+            entry = Entry(captured, make, positional, tuple(kwargs))
         except CaptureBreak as error:
             COUNTERS.add("breaks")
             if self.options.fullgraph or self.options.strict:
@@ -105,7 +107,8 @@ class CompiledFunction:
         entry = self.entries[0]
         arguments = {**dict(zip(entry.positional, args, strict=False)), **kwargs}
         why = guard.explain(entry.captured.facts, arguments) or "other arguments"
-        text = (f"{name} was compiled {len(self.entries)} times, the limit (recompile_limit); from now on it "
+        text = (f"{name} was compiled {len(self.entries)} times, the limit (recompile_limit); "
+                f"from now on it "
                 f"runs eagerly. The last recompile was asked for because {why}.")
         if self.options.strict:
             raise Unsupported(text)
@@ -136,13 +139,15 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
             options: dict[str, Any] | None = None, disable: bool = False) -> Any:
     """Compiles a function or a Module: the returned callable acts the same, faster.
 
-    fullgraph: a graph break is an error; dynamic: True symbolic sizes, False static, None as they change;
-    mode: a name of `lehr.base.options.MODES`; options: names and values of `Options`; disable: return `model`.
+    fullgraph: a graph break is an error; dynamic: True symbolic sizes, False static, None as they
+    change;
+    mode: a name of `lehr.base.options.MODES`; options: names and values of `Options`; disable:
+    return `model`.
     As a decorator with arguments it is called without `model`.
     """
     if model is None:
-        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-                                 options=options, disable=disable)
+        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend,
+                                 mode=mode, options=options, disable=disable)
     if disable:
         return model
     if not callable(model):
@@ -164,17 +169,19 @@ def default_options() -> Options:
 def find_backend(name: Any) -> Any:
     """A back end by name."""
     if callable(name):
-        raise TypeError("custom back ends are registered with lehr.compiler.backend.register, by name")
+        raise TypeError("custom back ends are registered with lehr.compiler.backend.register, by "
+                        "name")
     try:
         return backend.BACKENDS[name]
     except KeyError:
-        raise ValueError(f"unknown backend {name!r}; there are {', '.join(sorted(backend.BACKENDS))}"
+        raise ValueError(f"unknown backend {name!r}; there are "
+                         f"{', '.join(sorted(backend.BACKENDS))}"
                          ) from None
 
 
 def compile_module(module: Any, opts: Options, make: Any) -> Any:
     """The module itself with a compiled call: an object of a subclass, on the same `__dict__`."""
-    made = object.__new__(compiled_class(type(module)))
+    made = object.__new__(compiled_class(type(module)))  # type: ignore[arg-type, var-annotated]
     object.__setattr__(made, "__dict__", module.__dict__)
     object.__setattr__(made, "compiled_call", CompiledFunction(module.__call__, opts, make))
     object.__setattr__(made, "plain", module)
@@ -183,7 +190,9 @@ def compile_module(module: Any, opts: Options, make: Any) -> Any:
 
 @functools.cache
 def compiled_class(cls: type) -> type:
-    """The subclass of a Module class whose objects call compiled code; named and pickled as the class."""
+    """The subclass of a Module class whose objects call compiled code; named and pickled as the
+    class.
+    """
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.compiled_call(*args, **kwargs)
 

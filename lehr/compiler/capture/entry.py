@@ -1,8 +1,11 @@
 """Captured calls: from a machine's outcome to something that can be called again.
 
-`capture_call` runs a call through the machine and gives a `Captured`: its graph, facts and effects. An `Entry`
-is a captured call that has been compiled: `check` says whether it is valid for new arguments, `run` reads the
-graph's inputs through their sources, runs the compiled program, and puts results, gradients and side effects
+`capture_call` runs a call through the machine and gives a `Captured`: its graph, facts and effects.
+An `Entry`
+is a captured call that has been compiled: `check` says whether it is valid for new arguments, `run`
+reads the
+graph's inputs through their sources, runs the compiled program, and puts results, gradients and
+side effects
 where the original call would have put them.
 """
 
@@ -49,7 +52,8 @@ class Request(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """What a back end returns. Inputs and results are tensors (numbers as Python numbers), in graph order.
+    """What a back end returns. Inputs and results are tensors (numbers as Python numbers), in graph
+    order.
 
     forward   (inputs) -> (outputs, state for backward)
     backward  (state, tangents) -> gradients, None where there is no joint graph
@@ -66,9 +70,11 @@ Backend = Callable[[Request], Compiled]
 
 
 class Output(NamedTuple):
-    """How one tensor of the results is made: output number `index`, or an input's storage, seen as a view."""
+    """How one tensor of the results is made: output number `index`, or an input's storage, seen as
+    a view.
+    """
 
-    index: int
+    index: int  # type: ignore[assignment]
     source: Any         # of the tensor outside whose storage it shares, else None
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -121,7 +127,8 @@ class Captured:
             if meta is not None and (meta.grad_fn is not None) and twin._view is None:
                 machine = self.machine
                 machine.frame = None
-                machine.stop("mutated-leaf", "an argument is written in place with gradients recorded")
+                machine.stop("mutated-leaf", "an argument is written in place with gradients "
+                                             "recorded")
 
     def add(self, t: Tensor) -> Output:
         """Plans how the tensor that stands for twin `t` is made at each call."""
@@ -146,14 +153,14 @@ class Captured:
         needs = t.requires_grad
         if needs and t is not root and (t._view is None or t._view.base is not root):
             # Same memory, a history of its own: an output of its own.
-            return Output(self.output(t, t), None, *here, True)
+            return Output(self.output(t, t), None, *here, True)  # type: ignore[call-arg]
         index = self.slots.get(id(t._storage))
         if index is None:
             index = self.slots[id(t._storage)] = self.output(root, None)
         if needs and all(i != index for i, _ in self.differentiable):
             self.differentiable.append((index, root))
         plain = t._view is None and here == trace.root and not root.requires_grad
-        return Output(index, None, *here, t is root or plain)
+        return Output(index, None, *here, t is root or plain)  # type: ignore[call-arg]
 
     def output(self, t: Tensor, differentiable: Tensor | None) -> int:
         """The number of a new output."""
@@ -207,7 +214,8 @@ class Collector(Rebuilder):
 class Replay(Rebuilder):
     """Builds the results of one call."""
 
-    def __init__(self, entry: Entry, arguments: Mapping[str, Any], outputs: Sequence[Tensor]) -> None:
+    def __init__(self, entry: Entry, arguments: Mapping[str, Any],
+                 outputs: Sequence[Tensor]) -> None:
         super().__init__(entry.captured.machine)
         self.entry, self.arguments, self.outputs = entry, arguments, outputs
         self.tensors: dict[int, Tensor] = {}
@@ -275,13 +283,16 @@ class Backward(node.Node):
         compiled, state, inputs, metas, versions = self.extra
         if state is None:
             raise RuntimeError(
-                "Trying to backward through the graph a second time. Specify retain_graph=True if you need "
+                "Trying to backward through the graph a second time. Specify retain_graph=True if "
+                "you need "
                 "to backward through a compiled call a second time.")
         for t, version in versions:
             if t._storage.version != version:
                 raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace "
-                    f"operation: an input of a compiled call, [torch.{t.dtype.name} {list(t._shape)}], is at "
+                    "one of the variables needed for gradient computation has been modified by an "
+                    "inplace "
+                    f"operation: an input of a compiled call, [torch.{t.dtype.name} "
+                    f"{list(t._shape)}], is at "
                     f"version {t._storage.version}; expected version {version} instead.")
         full = [g if g is not None else Tensor.F.zeros(list(shape), dtype=dtype)
                 for g, (shape, dtype) in zip(grads, metas, strict=True)]
@@ -326,7 +337,8 @@ class Entry:
             if roots:
                 seeds = []
                 for n, t in enumerate(roots):
-                    value = tracer.builder.param(f"tangent{n}", TensorType(t._shape, t.dtype, t.device))
+                    kind = TensorType(t._shape, t.dtype, t.device)
+                    value = tracer.builder.param(f"tangent{n}", kind)
                     tangents.append(value)
                     seeds.append(self._seed(t, value))
                 leaves = [t for t in tracer.twins.values()
@@ -338,10 +350,13 @@ class Entry:
         finally:
             leave(held)
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
-        return Request(graph, tuple(tangents), tuple(captured.strides), tuple(g._strides for g in grads))
+        return Request(graph, tuple(tangents), tuple(captured.strides),
+                       tuple(g._strides for g in grads))
 
     def _alive(self, t: Tensor) -> bool:
-        """Whether the tensor's history can still be walked: backward inside the call has used it up."""
+        """Whether the tensor's history can still be walked: backward inside the call has used it
+        up.
+        """
         fn = t.grad_fn
         return fn is None or type(fn) is not node.Node or fn.args is not None
 
@@ -417,7 +432,8 @@ class Entry:
     def _replay(self, arguments: Mapping[str, Any], outputs: list[Tensor]) -> Any:
         captured = self.captured
         r = Replay(self, arguments, outputs)
-        ready = [(REPLAY[e.kind], [r(v) for v in (e.target, *e.args)]) for e in captured.machine.effects]
+        ready = [(REPLAY[e.kind], [r(v) for v in (e.target, *e.args)])
+                 for e in captured.machine.effects]
         grads = [(captured.tracer.sources[id(captured.tracer.reals[id(twin)])].read(arguments),
                   None if g is None else r.twin(g)) for twin, g in captured.grads]
         made = None if captured.value is None else r(captured.value)
@@ -446,8 +462,11 @@ def _plain_result(c: Captured, value: Value) -> Callable[[list[Tensor]], Any] | 
     return None
 
 
-def capture_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
-    """Captures one call. CaptureBreak where the machine cannot go on; nothing outside has changed then."""
+def capture_call(function: Callable[..., Any], args: tuple[Any, ...],
+                 kwargs: dict[str, Any]) -> Captured:
+    """Captures one call. CaptureBreak where the machine cannot go on; nothing outside has changed
+    then.
+    """
     flat: frozenset[int] = frozenset()
     while True:
         machine = TensorMachine(flat=flat)

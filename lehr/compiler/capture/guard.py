@@ -1,7 +1,9 @@
 """Guards: the facts a capture assumed, as one flat Python function.
 
-Facts are data (`machine.Fact`: a source, a kind, a detail). `generate` writes them out as readable source in
-which every path is read once, cheap and likely-to-fail facts first; `explain` evaluates them one by one and
+Facts are data (`machine.Fact`: a source, a kind, a detail). `generate` writes them out as readable
+source in
+which every path is read once, cheap and likely-to-fail facts first; `explain` evaluates them one by
+one and
 says which one fails now and why.
 """
 
@@ -49,7 +51,8 @@ class Writer:
         found = self.bound.get(id(obj))
         if found is None:
             stem = "".join(c if c.isalnum() else "_" for c in label)[:24] or "o"
-            found = self.bound[id(obj)] = f"{stem if not stem[0].isdigit() else 'o'}_{len(self.bound)}"
+            stem = stem if not stem[0].isdigit() else "o"
+            found = self.bound[id(obj)] = f"{stem}_{len(self.bound)}"
             self.space[found] = obj
             self.kept.append(obj)
         return found
@@ -107,7 +110,8 @@ class Writer:
 
     def tensor(self, x: str, d: Any) -> None:
         grad = f"{x}._meta is not None and {x}._meta.grad is not None"
-        tests = [f"type({x}) is {self.bind(d.type_, 'T')}", f"{x}.dtype is {self.bind(d.dtype, 'dtype')}",
+        tests = [f"type({x}) is {self.bind(d.type_, 'T')}", f"{x}.dtype is "
+                                                            f"{self.bind(d.dtype, 'dtype')}",
                  f"{x}._shape == {d.shape!r}", f"{x}._strides == {d.strides!r}",
                  f"{x}._storage.device is {self.bind(d.device, 'device')}"]
         if d.requires_grad or not d.leaf:
@@ -133,7 +137,8 @@ def owner_of(cls: Any, name: str) -> Any:
 def modes() -> tuple[Any, ...]:
     """The thread's modes that every capture depends on."""
     s = STATE
-    return (s.grad, s.inference, None if s.autocast is None else getattr(s.autocast, "key", s.autocast),
+    autocast = None if s.autocast is None else getattr(s.autocast, "key", s.autocast)
+    return (s.grad, s.inference, autocast,
             dt.Default.dtype, len(s.modes), s.anomaly)
 
 

@@ -234,7 +234,7 @@ def step_attr(pins: Pins, base: Any, name: str, found: Any) -> Words:
         return None
     if type(held) is types.MemberDescriptorType:
         plain = kind.__flags__ & HEAPTYPE or kind is types.FunctionType     # not a number in C
-        return (*above, *pins.slot(base, held)) if plain else None
+        return (*above, *pins.slot(base, held)) if plain else None  # type: ignore[misc]
     if held is not pins and (hasattr(type(held), "__set__") or hasattr(type(held), "__delete__")):
         return None
     return joined(above, pins.space(base), entry_of(pins, base, name))

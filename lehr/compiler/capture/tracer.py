@@ -1,9 +1,13 @@
 """Symbolic tensors: the eager code runs once more, and the ops it calls become a graph.
 
-While a tracer is in force (`STATE.tracer`), every tensor that reaches an op is a *twin*: an ordinary `Tensor`
-whose storage holds no memory but a graph value. Layouts, views, versions and the tape are the eager code's
-own; only `emit`, `write`, `rng` and `concretize` differ. A storage that exists outside becomes a `Ref`
-parameter when it is first read; one that the program makes is a plain value, replaced when it is written.
+While a tracer is in force (`STATE.tracer`), every tensor that reaches an op is a *twin*: an
+ordinary `Tensor`
+whose storage holds no memory but a graph value. Layouts, views, versions and the tape are the eager
+code's
+own; only `emit`, `write`, `rng` and `concretize` differ. A storage that exists outside becomes a
+`Ref`
+parameter when it is first read; one that the program makes is a plain value, replaced when it is
+written.
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ from lehr.tensor import autograd, dispatch
 from lehr.tensor.storage import Storage
 from lehr.tensor.tensor import Tensor
 
-
 # What arithmetic on run-time numbers means in Python.
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
@@ -30,7 +33,9 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class NeedsFlat(Exception):
-    """A storage is seen through views that no single one covers: capture again with it as a flat Ref."""
+    """A storage is seen through views that no single one covers: capture again with it as a flat
+    Ref.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -48,7 +53,8 @@ class Traced:
 
     __slots__ = ("real", "ref", "root", "tensor", "tracer", "value", "written")
 
-    def __init__(self, tracer: Tracer, value: Value | None, ref: Value | None, real: Storage | None) -> None:
+    def __init__(self, tracer: Tracer, value: Value | None, ref: Value | None,
+                 real: Storage | None) -> None:
         self.tracer, self.value, self.ref, self.real = tracer, value, ref, real
         self.root: Any = None
         self.tensor: Any = None
@@ -56,10 +62,13 @@ class Traced:
 
 
 class SymNumber:
-    """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python number.
+    """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python
+    number.
 
-    Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the value in the
-    captured call; where the program needs the value itself (a branch, an index), the hint is used and every
+    Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the
+    value in the
+    captured call; where the program needs the value itself (a branch, an index), the hint is used
+    and every
     number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard.
     """
 
@@ -102,7 +111,8 @@ def _arith(name: str, flip: bool) -> Callable[[Any, Any], Any]:
     def method(self: SymNumber, other: Any) -> Any:
         if isinstance(other, Tensor) or not isinstance(other, (int, float, SymNumber)):
             return NotImplemented
-        return self.tracer.arith(name, other, self) if flip else self.tracer.arith(name, self, other)
+        sides = (other, self) if flip else (self, other)
+        return self.tracer.arith(name, *sides)
     return method
 
 
@@ -122,7 +132,7 @@ for _dunder, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div",
     setattr(SymNumber, f"__r{_dunder}__", _arith(_op, True))
 for _dunder in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(SymNumber, f"__{_dunder}__", _compare(_dunder))
-SymNumber.__neg__ = lambda self: self * -1  # type: ignore[attr-defined]
+SymNumber.__neg__ = lambda self: self * -1  # type: ignore[attr-defined, operator]
 
 
 class Tracer:
@@ -142,13 +152,15 @@ class Tracer:
         self.twins: dict[int, Tensor] = {}
         self.reals: dict[int, Tensor] = {}              # id(twin) -> the tensor outside
         self.storages: dict[int, Storage] = {}          # id(real storage) -> the twin's storage
-        self.inputs: list[tuple[Value, Any]] = []       # graph parameter -> Tensor, Generator or number key
+        # graph parameter -> Tensor, Generator or number key
+        self.inputs: list[tuple[Value, Any]] = []
         self.numbers: dict[Any, SymNumber] = {}
         self.generators: dict[int, list[Any]] = {}
         self._keep: list[Any] = []
         self.ops = 0
 
-    # -- the seams the dispatcher uses ---------------------------------------------------------------------
+    # -- the seams the dispatcher uses
+    # ---------------------------------------------------------------------
 
     def lift(self, op: Op, args: Any) -> Any:
         """Bound arguments with twins in the place of tensors from outside."""
@@ -222,7 +234,8 @@ class Tracer:
         """The op's result depends on data in a way that no graph describes."""
         raise RuntimeError(f"{op.name} cannot be part of a graph ({op.breaks})")
 
-    # -- values --------------------------------------------------------------------------------------------
+    # -- values
+    # --------------------------------------------------------------------------------------------
 
     def values(self, args: Any) -> Any:
         """Bound arguments with graph values in the place of twins and run-time numbers."""
@@ -270,7 +283,8 @@ class Tracer:
         trace.tensor, trace.root = t, (t._shape, t._strides, 0, t.dtype)
         return t
 
-    # -- the world outside ---------------------------------------------------------------------------------
+    # -- the world outside
+    # ---------------------------------------------------------------------------------
 
     def twin(self, t: Tensor) -> Tensor:
         """The twin of a tensor from outside; its storage becomes a Ref parameter."""

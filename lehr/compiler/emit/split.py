@@ -174,7 +174,7 @@ class _Stages:
     def settled(self, folds: Sequence[Expr], outer: tuple[Axis, ...], at: Any, size: Any) -> None:
         """A stage that stores the folds themselves; later ones load them."""
         copy = Replace(self.nest.bounds, self.made)
-        roots = []
+        roots = []  # type: ignore[var-annotated]
         for f in dict.fromkeys(folds):
             b = self.buffer(f.dtype, size)
             roots.append(Root(b, at, copy(f), (), "set", None, 0, len(roots)))
