@@ -40,7 +40,7 @@ def results(out: Any) -> list[Any]:
     return list(out) if isinstance(out, (tuple, list)) else [out]
 
 
-# Results that are row-major here and laid out as LAPACK, BLAS or pocketfft left them in torch: open.
+# Row-major here, laid out as LAPACK, BLAS or pocketfft left them in torch: open.
 OPEN = frozenset((
     "_weight_norm addr affine_grid binary_cross_entropy cholesky cholesky_inverse "
     "cholesky_solve einsum fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft "
