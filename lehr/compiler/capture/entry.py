@@ -206,7 +206,7 @@ class Collector(Rebuilder):
 
     def native(self, value: NativeValue) -> Any:
         if value.source is None and not getattr(type(value.real), "__lehr_constant__", False) and (
-                type(value.real).__name__ not in ("DType", "Device")):
+                type(value.real).__name__ not in ("DType", "Device", "MemoryFormat", "Layout")):
             self.machine.stop("native-result", type(value.real).__name__)
         return value.real
 

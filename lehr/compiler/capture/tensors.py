@@ -29,6 +29,7 @@ from lehr.compiler.capture.tracer import SymNumber, Tracer
 from lehr.compiler.capture.value import CONSTANT_SET, Const, Known, Value
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions, Op
+from lehr.tensor.format import Layout, MemoryFormat
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -233,6 +234,7 @@ class TensorMachine(Machine):
         self.lower = Lower(self)
         self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
         self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native,
+                               MemoryFormat: make_native, Layout: make_native,
                                Functions: lambda m, real, source: NativeValue(real, source)})
 
     # -- what is native

@@ -385,7 +385,7 @@ class Tracer:
         for twin, _, _, used in self.generators.values():
             if used:
                 value = self.value(twin)
-                step = F.mul(F.arange(0, 2, 1, dtype=value.dtype), used)
+                step = F.mul(F.arange(2, dtype=value.dtype), used)
                 trace = twin._storage.trace
                 trace.value, trace.written = F.add(value, step), True
                 self.builder.call(registry.get("write"), (trace.ref, trace.value))
