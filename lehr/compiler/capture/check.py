@@ -18,7 +18,8 @@ from typing import Any
 
 from lehr.base import log
 from lehr.compiler.capture import guard, pin
-from lehr.compiler.capture.fact import Fact
+from lehr.compiler.capture.fact import Fact, beside
+from lehr.compiler.capture.finish import Finish
 from lehr.compiler.capture.source import KINDS, Source
 from lehr.tensor.tensor import Tensor
 
@@ -54,20 +55,27 @@ class Live:
     """What the guards saw when they held, for certain arguments.
 
     table    words as they were; see `lehr.compiler.run.word`
-    values   the objects that the generated check looks at; `parts` those of `gather`
+    values   the objects that the generated check looks at; `parts` those of `gather`, `ends` those
+             of `finish`
     inputs   the graph's inputs, None where `gather` reads them at each call
     forward  runs the graph on inputs
+    fixed    numbers of the inputs whose memory stays; `edges`: where their gradients go
+    finish   (args, kwargs, live, outputs) -> the call's result, after its effects; or None
     """
 
-    __slots__ = ("expected", "forward", "gather", "inputs", "kept", "objects", "parts", "refs",
-                 "second", "table", "values", "words")
+    __slots__ = ("edges", "ends", "expected", "finish", "fixed", "forward", "gather", "inputs", "kept",
+                 "objects", "parts", "refs", "second", "table", "values", "words")
 
     table: Any
     values: tuple[Any, ...]
     parts: tuple[Any, ...]
+    ends: tuple[Any, ...]
     inputs: list[Any]
     gather: Callable[..., list[Any]]
     forward: Any
+    finish: Any
+    fixed: frozenset[int]
+    edges: dict[int, Any]
     kept: dict[int, Any]
     refs: list[Any]
     objects: dict[Path, int]                    # ids of what is behind the paths
@@ -100,17 +108,20 @@ class Check:
     same    `same(table)`, see `lehr.compiler.run.word`; None: guards are always checked in full
     bind    (inputs, numbers of those that stay) -> what runs the graph
     calls   () -> how often the entry has run
+    finish  writes the end of a call, where it can
     """
 
     def __init__(self, facts: Sequence[Fact], positional: tuple[str, ...], names: tuple[str, ...],
-                 inputs: Sequence[Any], same: Any, bind: Bind, calls: Callable[[], int]) -> None:
+                 inputs: Sequence[Any], same: Any, bind: Bind, calls: Callable[[], int],
+                 finish: Finish | None = None) -> None:
         self.positional, self.names, self.same, self.bind = positional, names, same, bind
-        self.calls = calls
+        self.calls, self.finish = calls, finish
         self.full, self.source, _ = guard.generate(facts, len(positional), names, positional)
         self.modes = guard.modes()
         self.paths: dict[Source, Path] = {}
         self.claims = [self.claim(fact) for fact in facts]
         self.inputs = [self.path(s) if isinstance(s, Source) else s for s in inputs]
+        self.ends = [] if finish is None else [self.path(s) for s in finish.sources]
         self.levels: dict[Any, int] = {}        # of paths and claims
         self.restless: dict[Any, int] = {}
         self.before = -SOON
@@ -236,15 +247,17 @@ class Shape:
         pins = pin.Pins()
         for claim in check.claims:
             self.state(claim.path, objects, pins)
-        for item in check.inputs:
+        for item in (*check.inputs, *check.ends):
             if isinstance(item, Path):
                 self.state(item, objects, pins)
         self.loose = [i for i, item in enumerate(check.inputs)
                       if isinstance(item, Path) and self.states[item] == FREE]
+        self.beside: list[tuple[list[Path], list[Path]]] = []
         self.explicit: list[Claim] = []
         self.quiet: list[Claim] = []            # decided by words; one for each set of words
         seen: set[Any] = set()
         for claim in check.claims:
+            claim = self.settled_part(claim)
             words = self.words_of(claim, objects, pins)
             what = claim.path, claim.fact.kind, *claim.others
             if words is None:
@@ -270,7 +283,7 @@ class Shape:
         parts = [self.state(p, objects, pins) for p in (path.base, path.key) if isinstance(p, Path)]
         level = self.check.levels.get(path, PINNED)
         if kind == "local" or FREE in parts:
-            if level == FREE or not lasting(obj):
+            if level == FREE or not (lasting(obj) or type(obj) is types.FunctionType):
                 return FREE
             self.keyed.append(path)
             self.weak.add(path)
@@ -305,10 +318,22 @@ class Shape:
             if self.state(other, objects, pins) == FREE:
                 raise Unpinned
             return objects.read(other)
+        detail = claim.fact.detail if claim.fact.kind != "relation" else tuple(claim.others)
         try:
-            return rule(pins, objects.read(claim.path), claim.fact.detail, find)
+            return rule(pins, objects.read(claim.path), detail, find)
         except Unpinned:
             return None
+
+    def settled_part(self, claim: Claim) -> Claim:
+        """Of tensors that share no memory, those that words can decide; `beside` notes the rest."""
+        every = [claim.path, *claim.others.values()]
+        free = [p for p in every if self.states[p] == FREE]
+        if claim.fact.kind != "apart" or not free or len(free) == len(every):
+            return claim
+        first, *rest = steady = [p for p in every if self.states[p] != FREE]
+        self.beside.append((steady, free))
+        others = {p.source: p for p in rest}
+        return Claim(Fact(first.source, "apart", tuple(others)), first, others)
 
     # -- code
 
@@ -331,6 +356,9 @@ class Shape:
             w.test(f"id({w.path(path.source)}) == {w.value(('id', path))}")
         for claim in late:
             w.fact(claim.fact)
+        for steady, free in self.beside:
+            tensors = ", ".join([w.path(p.source) for p in free])
+            w.test(f"{w.bind(beside, 'beside')}({w.value(('storages', steady))}, {tensors})")
         values = "".join(f"{name}, " for name in w.values)
         w.space.update({lives: self.lives, "same": check.same, "missing": guard.MISSING})
         lines = [f"    if not ({guard.mode_test(w, check.modes)}): return False",
@@ -341,25 +369,30 @@ class Shape:
                  *block(w.lines, w.failed), "    return live"]
         self.values = list(w.values.values())
         self.source = guard.head("check", check.positional, check.names) + "\n".join(lines) + "\n"
-        self.source += self.gather_text(w)
+        self.source += self.gather_text(w) + self.finish_text(w)
         check.space.update(w.space)
         exec(compile(self.source, "<guards>", "exec"), check.space)
-        self.gather = check.space["gather"]
+        self.gather, self.finish = check.space["gather"], check.space.get("finish")
         check.quick.__code__ = check.space["check"].__code__
         _tell("%s", self.source)
 
     def gather_text(self, check: Writer) -> str:
         """`gather` reads the inputs that a `Live` does not know."""
-        w = Writer(self.check, self)
-        w.space, w.bound, w.kept = check.space, check.bound, check.kept
+        w = check.beside()
         reads = [f"inputs[{i}] = {w.path(self.check.inputs[i].source)}" for i in self.loose]
-        unpack = "".join(f"a{i}, " for i in range(len(self.check.positional)))
-        values = "".join(f"{name}, " for name in w.values)
         self.parts = list(w.values.values())
-        lines = ["def gather(args, kwargs, live):", *([f"({unpack}) = args"] if unpack else []),
-                 *([f"({values}) = live.parts"] if values else []),
-                 "inputs = live.inputs.copy()", *w.lines, *reads, "return inputs"]
-        return "\n    ".join(lines) + "\n"
+        return w.function("gather(args, kwargs, live)", "live.parts", [
+            "inputs = live.inputs.copy()", *w.lines, *reads, "return inputs"])
+
+    def finish_text(self, check: Writer) -> str:
+        """`finish` makes the results and does what the program did outside."""
+        self.ends: list[Any] = []
+        if self.check.finish is None:
+            return ""
+        w = check.beside()
+        lines = self.check.finish.write(w)
+        self.ends = list(w.values.values())
+        return w.function("finish(args, kwargs, live, outputs)", "live.ends", lines)
 
     def independent(self, claim: Claim) -> bool:
         """Whether a fact is about arguments alone, in whatever `Live`."""
@@ -395,12 +428,14 @@ class Shape:
         every = {a for found in words.values() for a in found}
         made.expected, made.second = {a: pin.word(a) for a in every}, pins.second
         made.table = pin.table(every - pins.second, pins.second)
-        made.values = tuple([self.value(*what, objects) for what in self.values])
-        made.parts = tuple([self.value(*what, objects) for what in self.parts])
+        made.values, made.parts, made.ends = (
+            tuple([self.value(kind, what, objects) for kind, what in several])
+            for several in (self.values, self.parts, self.ends))
         made.objects = {p: id(objects.read(p)) for p in (*self.pinned, *self.anchors)}
-        made.kept, made.gather = pins.kept, self.gather
+        made.kept, made.gather, made.finish = pins.kept, self.gather, self.finish
         made.refs = [weakref.ref(obj, functools.partial(self.died, key)) for obj in weak]
         made.forward = self.check.bind(made.inputs, fixed)
+        made.fixed, made.edges = frozenset(fixed), {}
         for i in self.loose:
             made.inputs[i] = None
         self.lives[key] = made
@@ -417,8 +452,10 @@ class Shape:
                     fixed.append(i)
         return fixed
 
-    def value(self, kind: str, path: Path, objects: Objects) -> Any:
-        found = objects.read(path)
+    def value(self, kind: str, what: Any, objects: Objects) -> Any:
+        if kind == "storages":
+            return frozenset([id(objects.read(p)._storage.origin) for p in what])
+        found = objects.read(what)
         return id(found) if kind == "id" else found
 
     def died(self, key: Any, ref: Any) -> None:
@@ -446,7 +483,22 @@ class Writer(guard.Writer):
         params = {p: f"a{i}" for i, p in enumerate(check.positional)}
         super().__init__(params | {k: f"kwargs[{k!r}]" for k in check.names})
         self.check, self.shape = check, shape
-        self.values: dict[str, tuple[str, Path]] = {}
+        self.values: dict[str, tuple[str, Any]] = {}
+
+    state = guard.STATE
+
+    def beside(self) -> Writer:
+        """A writer of another function of the same module."""
+        made = Writer(self.check, self.shape)
+        made.space, made.bound, made.kept = self.space, self.bound, self.kept
+        return made
+
+    def function(self, head: str, values: str, lines: Sequence[str]) -> str:
+        """The text of a function over arguments and some values of a `Live`."""
+        unpack = "".join(f"a{i}, " for i in range(len(self.check.positional)))
+        names = "".join(f"{name}, " for name in self.values)
+        return "\n    ".join([f"def {head}:", *([f"({unpack}) = args"] if unpack else []),
+                             *([f"({names}) = {values}"] if names else []), *lines]) + "\n"
 
     def path(self, source: Source) -> str:
         if source not in self.read and source.kind not in ("local", "const"):
@@ -455,7 +507,7 @@ class Writer(guard.Writer):
                 self.read[source] = self.value(("object", path))
         return super().path(source)
 
-    def value(self, what: tuple[str, Path]) -> str:
+    def value(self, what: tuple[str, Any]) -> str:
         """The name of a value of the `Live`."""
         name = f"n{len(self.values)}"
         self.values[name] = what

@@ -234,7 +234,7 @@ def step_attr(pins: Pins, base: Any, name: str, found: Any) -> Words:
         return None
     if type(held) is types.MemberDescriptorType:
         plain = kind.__flags__ & HEAPTYPE or kind is types.FunctionType     # not a number in C
-        return (*above, *pins.slot(base, held)) if plain else None  # type: ignore[misc]
+        return joined(above, pins.slot(base, held)) if plain else None
     if held is not pins and (hasattr(type(held), "__set__") or hasattr(type(held), "__delete__")):
         return None
     return joined(above, pins.space(base), entry_of(pins, base, name))
@@ -340,7 +340,8 @@ def check_others(pins: Pins, x: Any, detail: Any, find: Find) -> Words:
 
 
 def check_storages(pins: Pins, x: Any, detail: Any, find: Find) -> Words:
-    every = [x, *map(find, detail if type(detail) is tuple else (detail,))]
+    sources: tuple[Source, ...] = detail if type(detail) is tuple else (detail,)
+    every = [x, *[find(s) for s in sources]]
     pins.keep(*every, *[t._storage for t in every])
     at = offset_of(Tensor.__dict__["_storage"])
     return tuple([id(t) + at for t in every])
@@ -356,7 +357,7 @@ CHECKS: dict[str, Check] = {
     "type": check_type, "equals": check_constant, "truth": check_truth, "function": check_function,
     "is": lambda pins, x, detail, find: (), "is not": lambda pins, x, detail, find: (),
     "readable": lambda pins, x, detail, find: (),
-    "alias": check_others, "distinct": check_others,
+    "alias": check_others, "distinct": check_others, "relation": check_others,
     "storage": check_storages, "apart": check_storages,
     "len": lambda pins, x, detail, find: pins.size(x),
     # An OrderedDict can change its order alone, without a new version.

@@ -1,13 +1,9 @@
 """Symbolic tensors: the eager code runs once more, and the ops it calls become a graph.
 
-While a tracer is in force (`STATE.tracer`), every tensor that reaches an op is a *twin*: an
-ordinary `Tensor`
-whose storage holds no memory but a graph value. Layouts, views, versions and the tape are the eager
-code's
-own; only `emit`, `write`, `rng` and `concretize` differ. A storage that exists outside becomes a
-`Ref`
-parameter when it is first read; one that the program makes is a plain value, replaced when it is
-written.
+While a tracer is in force (`STATE.tracer`), every tensor that reaches an op is a *twin*: an ordinary `Tensor`
+whose storage holds no memory but a graph value. Layouts, views, versions and the tape are the eager code's
+own; only `emit`, `write`, `rng` and `concretize` differ. A storage that exists outside becomes a `Ref`
+parameter when it is first read; one that the program makes is a plain value, replaced when it is written.
 """
 
 from __future__ import annotations
@@ -23,8 +19,10 @@ from lehr.compiler.graph.ir import Builder, Location, RefType, ScalarType, Tenso
 from lehr.ops import registry
 from lehr.ops.registry import Op
 from lehr.tensor import autograd, dispatch
+from lehr.tensor.node import Node
 from lehr.tensor.storage import Storage
-from lehr.tensor.tensor import Tensor
+from lehr.tensor.tensor import Meta, Tensor
+
 
 # What arithmetic on run-time numbers means in Python.
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -32,10 +30,31 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "pow": operator.pow, "floor_divide": operator.floordiv, "remainder": operator.mod}
 
 
+SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "floor_divide": "//",
+           "remainder": "%"}
+SMALL, LARGE = 31, 62   # bits of ints that may be inputs, and of those that graphs compute with
+GROWTH: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: max(a, b) + 1, "sub": lambda a, b: max(a, b) + 1, "mul": operator.add,
+    "pow": lambda a, b: LARGE + 1, "floor_divide": lambda a, b: a, "remainder": lambda a, b: b}
+LEAVES, DEPTH = 4, 8    # an expression of numbers longer than this is not kept
+
+
+def depth(expr: Any) -> int:
+    """Number of operations in an expression of numbers."""
+    return 1 + depth(expr[1]) + depth(expr[2]) if type(expr) is tuple else 0
+
+
+def bits_of(name: str, a: Any, b: Any) -> int | None:
+    """How large the result of an operation on ints can get; None where it is no int."""
+    bits = [n.bits if isinstance(n, SymNumber) else n.bit_length() if isinstance(n, int) else None
+            for n in (a, b)]
+    if name not in GROWTH or bits[0] is None or bits[1] is None:
+        return None
+    return GROWTH[name](*bits)
+
+
 class NeedsFlat(Exception):
-    """A storage is seen through views that no single one covers: capture again with it as a flat
-    Ref.
-    """
+    """A storage is seen through views that no single one covers: capture again with it as a flat Ref."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -53,29 +72,98 @@ class Traced:
 
     __slots__ = ("real", "ref", "root", "tensor", "tracer", "value", "written")
 
-    def __init__(self, tracer: Tracer, value: Value | None, ref: Value | None,
-                 real: Storage | None) -> None:
+    def __init__(self, tracer: Tracer, value: Value | None, ref: Value | None, real: Storage | None) -> None:
         self.tracer, self.value, self.ref, self.real = tracer, value, ref, real
         self.root: Any = None
         self.tensor: Any = None
         self.written = False
 
 
-class SymNumber:
-    """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python
-    number.
+class TwinMeta(Meta):
+    """The Meta of a twin: the gradient outside becomes a twin when the program looks at it, not before.
 
-    Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the
-    value in the
-    captured call; where the program needs the value itself (a branch, an index), the hint is used
-    and every
-    number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard.
+    seen  the program has read it; `was` is what it found
     """
 
-    __slots__ = ("hint", "leaves", "tracer", "value")
+    __slots__ = ("_grad", "real", "seen", "tracer", "was")
 
-    def __init__(self, tracer: Tracer, value: Value, hint: Any, leaves: dict[Any, Any]) -> None:
+    def __init__(self, tracer: Tracer, real: Any) -> None:
+        self.tracer, self.real = tracer, real
+        super().__init__()
+        self._grad: Any = UNSEEN
+        self.seen = False
+        self.was: Any = None
+
+    @property
+    def grad(self) -> Tensor | None:  # type: ignore[override]
+        if self._grad is UNSEEN:
+            self.seen = True
+            self._grad = self.was = self.tracer.grad(self.real)
+        return self._grad  # type: ignore[no-any-return]
+
+    @grad.setter
+    def grad(self, given: Tensor | None) -> None:
+        self._grad = given
+
+    def forget(self) -> None:
+        """Lets go of the tensor outside, once the capture is over."""
+        self.real = self.was = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the program has left another gradient behind (or has not looked at the one it replaced)."""
+        return self._grad is not UNSEEN and not (self.seen and self._grad is self.was)
+
+
+UNSEEN = object()
+
+
+class Outside(Node):
+    """The history that a tensor from outside has: the tape of a capture ends there.
+
+    Entries take the gradients that arrive; a backward of the program's own cannot go on.
+    """
+
+    __slots__ = ("_edges", "tracer")
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        super().__init__(None, [], 1)
+
+    @property
+    def edges(self) -> list[Any]:  # type: ignore[override]
+        """Asked for by whoever looks for certain tensors in the history."""
+        self.tracer.outside()
+        return self._edges
+
+    @edges.setter
+    def edges(self, given: list[Any]) -> None:
+        self._edges = given
+
+    def name(self) -> str:
+        return "OutsideBackward"
+
+    def apply(self, grads: list[Any]) -> list[Any]:
+        self.tracer.outside()
+        return []
+
+
+class SymNumber:
+    """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python number.
+
+    Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the value in the
+    captured call; where the program needs the value itself (a branch, an index), the hint is used and every
+    number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard. `expr` is
+    how Python would compute it, (symbol, left, right) over keys and constants; None where that is too long.
+    `bits` is how large an int can get, None where that does not matter.
+    """
+
+    __slots__ = ("bits", "expr", "hint", "leaves", "tracer", "value")
+
+    def __init__(self, tracer: Tracer, value: Value, hint: Any, leaves: dict[Any, Any],
+                 expr: Any = None, bits: int | None = None) -> None:
         self.tracer, self.value, self.hint, self.leaves = tracer, value, hint, leaves
+        self.expr, self.bits = expr, bits
 
     @property
     def scalar_category(self) -> int:
@@ -111,8 +199,7 @@ def _arith(name: str, flip: bool) -> Callable[[Any, Any], Any]:
     def method(self: SymNumber, other: Any) -> Any:
         if isinstance(other, Tensor) or not isinstance(other, (int, float, SymNumber)):
             return NotImplemented
-        sides = (other, self) if flip else (self, other)
-        return self.tracer.arith(name, *sides)
+        return self.tracer.arith(name, other, self) if flip else self.tracer.arith(name, self, other)
     return method
 
 
@@ -132,7 +219,7 @@ for _dunder, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div",
     setattr(SymNumber, f"__r{_dunder}__", _arith(_op, True))
 for _dunder in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(SymNumber, f"__{_dunder}__", _compare(_dunder))
-SymNumber.__neg__ = lambda self: self * -1  # type: ignore[attr-defined, operator]
+SymNumber.__neg__ = lambda self: self * -1  # type: ignore[attr-defined]
 
 
 class Tracer:
@@ -152,24 +239,29 @@ class Tracer:
         self.twins: dict[int, Tensor] = {}
         self.reals: dict[int, Tensor] = {}              # id(twin) -> the tensor outside
         self.storages: dict[int, Storage] = {}          # id(real storage) -> the twin's storage
-        # graph parameter -> Tensor, Generator or number key
-        self.inputs: list[tuple[Value, Any]] = []
+        self.inputs: list[tuple[Value, Any]] = []       # graph parameter -> Tensor, Generator or number key
         self.numbers: dict[Any, SymNumber] = {}
         self.generators: dict[int, list[Any]] = {}
         self._keep: list[Any] = []
         self.ops = 0
 
-    # -- the seams the dispatcher uses
-    # ---------------------------------------------------------------------
+    # -- the seams the dispatcher uses ---------------------------------------------------------------------
 
     def lift(self, op: Op, args: Any) -> Any:
-        """Bound arguments with twins in the place of tensors from outside."""
+        """Bound arguments with twins in the place of tensors from outside; run-time numbers stay only
+        where the op takes a Scalar."""
+        params = op.params if op is not None else None
+        return self._lifted(args, lambda i: params is not None and "Scalar" in params[i].types)
+
+    def _lifted(self, args: Any, scalar: Callable[[int], bool]) -> Any:
         out = None
         for i, a in enumerate(args):
             if isinstance(a, Tensor):
                 made = a if self._is_mine(a) else self.twin(a)
             elif type(a) in (list, tuple):
-                made = self.lift(op, a)
+                made = self._lifted(a, lambda _, i=i: scalar(i))
+            elif type(a) is SymNumber and not scalar(i):
+                made = a.settle()
             else:
                 continue
             if made is not a:
@@ -226,16 +318,27 @@ class Tracer:
         entry[3] = entry[3] + n
         return entry[1], offset
 
+    def outside(self) -> None:
+        """A backward reaches history from outside: a capture built on this class breaks here."""
+
     def concretize(self, what: str, value: Any) -> Any:
         """The program needs data: a capture built on this class breaks here."""
         raise RuntimeError(f"{what} needs the data of a tensor that is being captured")
+
+    def changes(self, t: Tensor, what: str, always: bool = False) -> None:
+        """The program gives a tensor another layout, flag or memory. `always`: also one of its own."""
+        if always or id(t) in self.reals:
+            raise RuntimeError(f"{what} of a tensor that is being captured")
+
+    def set_data(self, t: Tensor, new: Tensor) -> None:
+        """`t.data = new`."""
+        self.changes(t, "data =", True)
 
     def refuse(self, op: Op) -> None:
         """The op's result depends on data in a way that no graph describes."""
         raise RuntimeError(f"{op.name} cannot be part of a graph ({op.breaks})")
 
-    # -- values
-    # --------------------------------------------------------------------------------------------
+    # -- values --------------------------------------------------------------------------------------------
 
     def values(self, args: Any) -> Any:
         """Bound arguments with graph values in the place of twins and run-time numbers."""
@@ -283,8 +386,7 @@ class Tracer:
         trace.tensor, trace.root = t, (t._shape, t._strides, 0, t.dtype)
         return t
 
-    # -- the world outside
-    # ---------------------------------------------------------------------------------
+    # -- the world outside ---------------------------------------------------------------------------------
 
     def twin(self, t: Tensor) -> Tensor:
         """The twin of a tensor from outside; its storage becomes a Ref parameter."""
@@ -292,18 +394,15 @@ class Tracer:
         if found is not None:
             return found
         name = self.describe(t)
-        storage = self.storages.get(id(t._storage))
+        storage = self.storages.get(id(t._storage.origin))
         if storage is None:
             made = self._first(t, name)
         else:
             made = self._alias(t, storage)
-        meta = t._meta
-        if t.requires_grad:
-            own = made._autograd()
-            own.requires_grad = True
-            own.grad = None
-        if meta is not None and meta.grad is not None:
-            made._autograd().grad = self.twin(meta.grad)
+        own = made._meta = TwinMeta(self, t)
+        own.requires_grad = t.requires_grad
+        if not t.is_leaf:
+            own.grad_fn = Outside(self)
         self.twins[id(t)], self.reals[id(made)] = made, t
         self._keep += (t, made)
         made.__class__ = t.__class__
@@ -311,13 +410,13 @@ class Tracer:
 
     def _first(self, t: Tensor, name: str) -> Tensor:
         shape, strides = t._shape, t._strides
-        if id(t._storage) in self.flat:
+        if id(t._storage.origin) in self.flat:
             return self._flat(t, name)
         kind = RefType(TensorType(shape, t.dtype, t.device), strides)
         ref = self.builder.param(name, kind)
         trace = Traced(self, None, ref, t._storage)
         storage = Storage(None, t.device, trace)
-        self.storages[id(t._storage)] = storage
+        self.storages[id(t._storage.origin)] = storage
         made = Tensor._make(storage, t.dtype, shape, strides, t._offset)
         trace.tensor, trace.root = made, (shape, strides, t._offset, t.dtype)
         self.inputs.append((ref, t))
@@ -325,16 +424,18 @@ class Tracer:
 
     def _flat(self, t: Tensor, name: str) -> Tensor:
         """The whole storage as a 1-d Ref, and `t` as a strided view of it."""
-        n = t._storage.nbytes // t.dtype.itemsize
-        whole = Tensor._make(t._storage, t.dtype, (n,), (1,), 0)
+        whole = whole_of(t)
+        n = whole._shape[0]
         kind = RefType(TensorType((n,), t.dtype, t.device), (1,))
         ref = self.builder.param(name + "_storage", kind)
         trace = Traced(self, None, ref, t._storage)
         storage = Storage(None, t.device, trace)
-        self.storages[id(t._storage)] = storage
+        self.storages[id(t._storage.origin)] = storage
         root = Tensor._make(storage, t.dtype, (n,), (1,), 0)
         trace.tensor, trace.root = root, ((n,), (1,), 0, t.dtype)
         self.inputs.append((ref, whole))
+        self.reals[id(root)], self.twins[id(whole)] = whole, root
+        self._keep += (whole, root)
         return self._strided(root, t)
 
     def _alias(self, t: Tensor, storage: Storage) -> Tensor:
@@ -344,7 +445,7 @@ class Tracer:
         if here == trace.root:
             return Tensor._make(storage, t.dtype, t._shape, t._strides, t._offset)
         root = trace.tensor
-        if trace.root[:3] == ((root.numel(),), (1,), 0) and t.dtype is trace.root[3]:
+        if trace.root == (whole_of(t)._shape, (1,), 0, t.dtype):
             return self._strided(root, t)
         raise NeedsFlat(t._storage)
 
@@ -354,12 +455,18 @@ class Tracer:
         made._view = made._view.detached()  # type: ignore[union-attr]
         return made
 
+    def grad(self, t: Tensor) -> Tensor | None:
+        """The twin of the gradient of a tensor outside."""
+        meta = t._meta
+        return None if meta is None or meta.grad is None else self.twin(meta.grad)
+
     def number(self, key: Any, name: str, category: int, hint: Any) -> SymNumber:
         """A number read from outside as a graph parameter; `key` tells it apart."""
         found = self.numbers.get(key)
         if found is None:
             value = self.builder.param(name, TensorType((), ScalarType(category).dtype))
-            found = self.numbers[key] = SymNumber(self, value, hint, {key: hint})
+            bits = SMALL if category == 1 else None
+            found = self.numbers[key] = SymNumber(self, value, hint, {key: hint}, key, bits)
             self.inputs.append((value, key))
         return found
 
@@ -368,6 +475,9 @@ class Tracer:
 
     def arith(self, name: str, a: Any, b: Any) -> Any:
         """Python arithmetic on run-time numbers, in double precision or int64."""
+        bits = bits_of(name, a, b)
+        if bits is not None and bits > LARGE:
+            return PYTHON[name](*[n.settle() if isinstance(n, SymNumber) else n for n in (a, b)])
         self.builder.location = self.where()
         x, y = (n.value if isinstance(n, SymNumber) else n for n in (a, b))
         p, q = (n.hint if isinstance(n, SymNumber) else n for n in (a, b))
@@ -377,7 +487,9 @@ class Tracer:
         want = dt.float64 if isinstance(hint, float) else made.dtype
         if made.dtype is not want:
             made = self.builder.F.to_dtype(made, want)
-        return SymNumber(self, made, hint, leaves)
+        x, y = (n.expr if isinstance(n, SymNumber) else n for n in (a, b))
+        short = x is not None and y is not None and len(leaves) <= LEAVES and depth(x) + depth(y) < DEPTH
+        return SymNumber(self, made, hint, leaves, (SYMBOLS[name], x, y) if short else None, bits)
 
     def finish_generators(self) -> None:
         """Writes the advanced counters back; called once, before the graph is finished."""
@@ -389,6 +501,12 @@ class Tracer:
                 trace = twin._storage.trace
                 trace.value, trace.written = F.add(value, step), True
                 self.builder.call(registry.get("write"), (trace.ref, trace.value))
+
+
+def whole_of(t: Tensor) -> Tensor:
+    """The whole storage of a tensor, as elements of its dtype."""
+    n = t._storage.nbytes // t.dtype.itemsize
+    return Tensor._make(t._storage, t.dtype, (n,), (1,), 0)
 
 
 def is_symbolic(x: Any) -> bool:

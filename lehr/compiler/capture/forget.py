@@ -1,0 +1,90 @@
+"""What a captured call lets go of once it is compiled.
+
+The machine and the tracer know the objects of the call that was captured: its arguments, models,
+batches. An entry reads such objects through their sources at each call; were it to keep those of
+the first one, a compiled function would hold a model, or a batch, for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lehr.compiler.capture.fault import FaultValue
+from lehr.compiler.capture.frame import Frame
+from lehr.compiler.capture.objects import ClassValue
+from lehr.compiler.capture.operation import Key
+from lehr.compiler.capture.tensors import CaptureTracer, TensorMachine, TensorValue
+from lehr.compiler.capture.tracer import TwinMeta
+from lehr.compiler.capture.value import Lazy, Value
+
+# Stands for an object that existed before the call and is read through the value's source.
+OUTSIDE: Any = type("Outside", (), {"__slots__": (), "__repr__": lambda self: "<outside>"})()
+# What a value keeps that stands for an object outside.
+KEPT = frozenset(("source", "type_", "twin", "real"))
+CONTAINERS = (list, tuple, dict, set, frozenset)
+
+
+def forget(captured: Any) -> None:
+    """Drops the objects outside from a captured call; what rebuilds its results stays."""
+    machine: TensorMachine = captured.machine
+    roots = [captured.value, captured.fault, machine.effects]
+    walk(roots)
+    for value in machine.known.values():
+        strip(value)
+    for field in ("known", "kept", "lookups", "known_attrs", "twins", "births", "proxies", "caches",
+                  "prepared", "facts", "tensors"):
+        setattr(machine, field, type(getattr(machine, field))())
+    machine.frame, machine.handling = None, [None]
+    outsiders(machine.tracer)
+    if captured.segment is not None:
+        broke = captured.segment.broke
+        broke.frames, broke.cause, broke.__traceback__, broke.__context__ = (), None, None, None
+
+
+def outsiders(tracer: CaptureTracer) -> None:
+    """Twins forget the tensors that they stand for."""
+    for twin in tracer.twins.values():
+        trace = twin._storage.trace
+        if trace is not None:
+            trace.real = None
+        if isinstance(twin._meta, TwinMeta):
+            twin._meta.forget()
+    for field in ("twins", "reals", "storages", "numbers", "inputs", "generators", "_keep",
+                  "sources", "first", "tensors_of"):
+        setattr(tracer, field, type(getattr(tracer, field))())
+
+
+def strip(value: Value) -> bool:
+    """Leaves the source of a value from outside; whether it is one."""
+    if value.source is None or isinstance(value, ClassValue) or not hasattr(type(value), "real"):
+        return False
+    if value.real is None:
+        return False
+    value.real = OUTSIDE
+    if not isinstance(value, TensorValue | Lazy | FaultValue):
+        for base in type(value).__mro__:
+            for name in base.__dict__.get("__slots__", ()):
+                if name not in KEPT and hasattr(value, name):
+                    delattr(value, name)
+    return True
+
+
+def walk(roots: Any) -> None:
+    """Strips the values from outside that the results and effects are made of."""
+    seen: set[int] = set()
+    stack = [roots]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, CONTAINERS):
+            stack.extend(item.values() if isinstance(item, dict) else item)
+            if isinstance(item, dict):
+                stack.extend(k for k in item if isinstance(k, Key))
+        elif isinstance(item, Key):
+            stack.append(item.value)
+        elif isinstance(item, Value | Frame) and not (isinstance(item, Value) and strip(item)):
+            for base in type(item).__mro__:
+                names = base.__dict__.get("__slots__", ())
+                stack.extend(getattr(item, name, None) for name in names)
