@@ -12,13 +12,15 @@ import numpy as np
 from lehr.base.options import Options
 from lehr.compiler import check
 from lehr.compiler.capture.entry import Compiled, Request
+from lehr.compiler.counters import COUNTERS, NAMES
+from lehr.compiler.emit import c
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
 from lehr.compiler.graph.text import print_graph
-from lehr.compiler.emit import c
 from lehr.compiler.host import Host
 from lehr.compiler.loop import fuse, lower
 from lehr.compiler.loop import plan as memory_plan
+from lehr.compiler.loop.ir import Program
 from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.loop.ir import Program

@@ -68,13 +68,15 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
             options: dict[str, Any] | None = None, disable: bool = False) -> Any:
     """Compiles a function or a Module: the returned callable acts the same, faster.
 
-    fullgraph: a graph break is an error; dynamic: True symbolic sizes, False static, None as they change;
-    mode: a name of `lehr.base.options.MODES`; options: names and values of `Options`; disable: return `model`.
+    fullgraph: a graph break is an error; dynamic: True symbolic sizes, False static, None as they
+    change;
+    mode: a name of `lehr.base.options.MODES`; options: names and values of `Options`; disable:
+    return `model`.
     As a decorator with arguments it is called without `model`.
     """
     if model is None:
-        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-                                 options=options, disable=disable)
+        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend,
+                                 mode=mode, options=options, disable=disable)
     if disable:
         return model
     if not callable(model):
@@ -96,17 +98,19 @@ def default_options() -> Options:
 def find_backend(name: Any) -> Any:
     """A back end by name."""
     if callable(name):
-        raise TypeError("custom back ends are registered with lehr.compiler.backend.register, by name")
+        raise TypeError("custom back ends are registered with lehr.compiler.backend.register, by "
+                        "name")
     try:
         return backend.BACKENDS[name]
     except KeyError:
-        raise ValueError(f"unknown backend {name!r}; there are {', '.join(sorted(backend.BACKENDS))}"
+        raise ValueError(f"unknown backend {name!r}; there are "
+                         f"{', '.join(sorted(backend.BACKENDS))}"
                          ) from None
 
 
 def compile_module(module: Any, opts: Options, make: Any) -> Any:
     """The module itself with a compiled call: an object of a subclass, on the same `__dict__`."""
-    made = object.__new__(compiled_class(type(module)))
+    made = object.__new__(compiled_class(type(module)))  # type: ignore[arg-type, var-annotated]
     object.__setattr__(made, "__dict__", module.__dict__)
     object.__setattr__(made, "compiled_call", CompiledFunction(module.__call__, opts, make))
     object.__setattr__(made, "plain", module)
@@ -115,7 +119,9 @@ def compile_module(module: Any, opts: Options, make: Any) -> Any:
 
 @functools.cache
 def compiled_class(cls: type) -> type:
-    """The subclass of a Module class whose objects call compiled code; named and pickled as the class."""
+    """The subclass of a Module class whose objects call compiled code; named and pickled as the
+    class.
+    """
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.compiled_call(*args, **kwargs)
 

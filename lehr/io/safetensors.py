@@ -69,7 +69,7 @@ def _parts(tensors: dict[str, Tensor], metadata: dict[str, str] | None) -> Any:
     yield len(text).to_bytes(8, "little")
     yield text
     for a in arrays:
-        yield memoryview(a.reshape(-1).view(np.uint8))
+        yield memoryview(a.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
 def load_file(filename: Any, device: Any = "cpu") -> dict[str, Tensor]:

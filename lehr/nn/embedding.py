@@ -57,7 +57,7 @@ class Embedding(Module):
     def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             with no_grad():
-                self.weight[self.padding_idx].fill_(0)
+                self.weight[self.padding_idx].fill_(0)  # type: ignore[index]
 
     def forward(self, input: Tensor) -> Tensor:
         """[*] integers -> [*, embedding_dim]."""

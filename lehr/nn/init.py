@@ -182,7 +182,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     normal_(tensor, 0.0, std, generator)
     with no_grad():
         for c in range(cols):
-            tensor[random.randperm(rows, generator=generator)[:zeros], c] = 0
+            tensor[random.randperm(rows, generator=generator)[:zeros], c] = 0  # type: ignore[index]
     return tensor
 
 

@@ -139,7 +139,7 @@ class Uninitialized:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc]
+class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc, override]
     """A parameter whose shape is not known yet."""
 
     cls_to_become = Parameter
@@ -148,7 +148,7 @@ class UninitializedParameter(Uninitialized, Parameter):  # type: ignore[misc]
         return alias(cls, Tensor.F.empty((0,), dtype=dtype, device=device), requires_grad)
 
 
-class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc]
+class UninitializedBuffer(Uninitialized, Tensor):  # type: ignore[misc, override]
     """A buffer whose shape is not known yet."""
 
     cls_to_become = Tensor

@@ -413,7 +413,7 @@ class combination_indices:
 
     kind, where, host, nondiff = CREATE, "", True, True
 
-    def rule(n: int, r: int, with_replacement: bool) -> Spec:
+    def rule(n: int, r: int, with_replacement: bool) -> Spec:  # type: ignore[misc]
         return Spec((len(_combined(n, r, with_replacement)), r), dt.int64)
 
     def eager(np: Any, n: int, r: int, with_replacement: bool) -> Any:

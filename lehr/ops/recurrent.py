@@ -208,7 +208,7 @@ def _rows(F, x):
     return F.reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
 
 
-Arrays.reshape = staticmethod(lambda x, shape: x.reshape(shape))
+Arrays.reshape = staticmethod(lambda x, shape: x.reshape(shape))  # type: ignore[attr-defined]
 
 
 def _checked(gates, h0, c0, weight, projection, mode):

@@ -138,7 +138,7 @@ class LBFGS(Optimizer):
             n = real.numel()
             if origin is not None:
                 p.copy_(origin[i])
-            real.add_(direction[at:at + n].view(real.shape) * t)
+            real.add_(direction[at:at + n].view(real.shape) * t)  # type: ignore[index]
             at += n
 
     def step(self, closure: Any) -> Any:  # type: ignore[override]

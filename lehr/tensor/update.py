@@ -34,7 +34,7 @@ def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
         flat = None if kernel is None else _flat(args)
         if flat is not None and kernel is not None:
             with np.errstate(all="ignore"):
-                kernel(*flat)
+                kernel(*flat)  # type: ignore[operator]
             for i in written:
                 if args[i] is not None:
                     args[i]._storage.version += 1

@@ -20,7 +20,7 @@ from lehr.ops import registry
 from lehr.ops.registry import HOST, Op
 from lehr.ops.sample import Sample, dtypes_of, samples_of, variants
 from tests.compile import batch
-from tests.compile.batch import Call, Failure
+from tests.compile.batch import Failure
 from tests.ops.test_generated import OPS
 
 DTYPES = (dt.float32, dt.float64, dt.bfloat16, dt.float16, dt.int64, dt.int32, dt.uint8, dt.bool_)
@@ -62,7 +62,8 @@ def some(op: Op, dtypes: tuple[dt.DType, ...]) -> Iterator[Sample]:
             yield sample if i % 2 else next(variants(op, sample), sample)
 
 
-def run(ops: list[Op], choose: Callable[..., Iterator[Sample]], dtypes: tuple[dt.DType, ...], grad: bool = False) -> None:
+def run(ops: list[Op], choose: Callable[..., Iterator[Sample]], dtypes: tuple[dt.DType, ...],
+        grad: bool = False) -> None:
     calls = []
     for op in ops:
         for sample in choose(op, dtypes):

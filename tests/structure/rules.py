@@ -66,7 +66,7 @@ RIVALS_ALLOWED = ("lehr/compat/", "lehr/cli/bench/cases/")
 
 VAGUE = {"utils", "util", "common", "misc", "helpers", "helper", "stuff"}
 # Paths where PyTorch users look for these names.
-VAGUE_ALLOWED = ("lehr/utils/", "lehr/nn/utils")
+VAGUE_ALLOWED = ("lehr/utils/", "lehr/nn/utils", "tests/utils/")
 
 VERSION_NAMES = {"version_info", "hexversion"}
 VERSION_FOLDER = "lehr/compiler/capture/"

@@ -51,7 +51,8 @@ class Request(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """What a back end returns. Inputs and results are tensors (numbers as Python numbers), in graph order.
+    """What a back end returns. Inputs and results are tensors (numbers as Python numbers), in graph
+    order.
 
     forward   (inputs) -> (outputs, state for backward)
     backward  (state, tangents) -> gradients, None where there is no joint graph
@@ -75,9 +76,11 @@ NOTHING = Compiled(lambda inputs: ([], None))   # where a captured part computes
 
 
 class Output(NamedTuple):
-    """How one tensor of the results is made: output number `index`, or an input's storage, seen as a view."""
+    """How one tensor of the results is made: output number `index`, or an input's storage, seen as
+    a view.
+    """
 
-    index: int
+    index: int  # type: ignore[assignment]
     source: Any         # of the tensor outside whose storage it shares, else None
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -318,13 +321,16 @@ class Backward(node.Node):
         again = STATE.grad or STATE.tracer is not None
         if state is None:
             raise RuntimeError(
-                "Trying to backward through the graph a second time. Specify retain_graph=True if you need "
+                "Trying to backward through the graph a second time. Specify retain_graph=True if "
+                "you need "
                 "to backward through a compiled call a second time.")
         for t, version, read in versions:
             if (read or again) and t._storage.version != version:
                 raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace "
-                    f"operation: an input of a compiled call, [torch.{t.dtype.name} {list(t._shape)}], is at "
+                    "one of the variables needed for gradient computation has been modified by an "
+                    "inplace "
+                    f"operation: an input of a compiled call, [torch.{t.dtype.name} "
+                    f"{list(t._shape)}], is at "
                     f"version {t._storage.version}; expected version {version} instead.")
         full = [g if g is not None else Tensor.F.zeros(list(shape), dtype=dtype)
                 for g, (shape, dtype) in zip(grads, metas, strict=True)]
@@ -410,7 +416,8 @@ class Entry:
             leave(held)
         self.needs = reached(tracer.builder.nodes, tangents, values)
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
-        return Request(graph, tuple(tangents), tuple(captured.strides), tuple(g._strides for g in grads))
+        return Request(graph, tuple(tangents), tuple(captured.strides),
+                       tuple(g._strides for g in grads))
 
     def _derive(self, roots: Sequence[tuple[int, Tensor]], leaves: list[Tensor],
                 tangents: list[GraphValue]) -> Sequence[Tensor | None]:

@@ -59,7 +59,7 @@ class Effect(NamedTuple):
 
 class Birth(NamedTuple):
     """Where to halt before a value comes to be, and the lines that make it."""
-    count: int
+    count: int  # type: ignore[assignment]
     spots: tuple[Spot, ...]
 
 

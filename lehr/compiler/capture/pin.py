@@ -234,7 +234,7 @@ def step_attr(pins: Pins, base: Any, name: str, found: Any) -> Words:
         return None
     if type(held) is types.MemberDescriptorType:
         plain = kind.__flags__ & HEAPTYPE or kind is types.FunctionType     # not a number in C
-        return (*above, *pins.slot(base, held)) if plain else None
+        return joined(above, pins.slot(base, held)) if plain else None
     if held is not pins and (hasattr(type(held), "__set__") or hasattr(type(held), "__delete__")):
         return None
     return joined(above, pins.space(base), entry_of(pins, base, name))
@@ -340,7 +340,8 @@ def check_others(pins: Pins, x: Any, detail: Any, find: Find) -> Words:
 
 
 def check_storages(pins: Pins, x: Any, detail: Any, find: Find) -> Words:
-    every = [x, *map(find, detail if type(detail) is tuple else (detail,))]
+    sources: tuple[Source, ...] = detail if type(detail) is tuple else (detail,)
+    every = [x, *[find(s) for s in sources]]
     pins.keep(*every, *[t._storage for t in every])
     at = offset_of(Tensor.__dict__["_storage"])
     return tuple([id(t) + at for t in every])

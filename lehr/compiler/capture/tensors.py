@@ -1,7 +1,9 @@
 """Tensors, run-time numbers and framework objects as values of the machine.
 
-A tensor value holds a *twin* (see `tracer`). The framework's own tensor code is not interpreted: a call of a
-function of the `NATIVE` modules runs for real, on twins, and its ops land in the tracer's graph. Everything
+A tensor value holds a *twin* (see `tracer`). The framework's own tensor code is not interpreted: a
+call of a
+function of the `NATIVE` modules runs for real, on twins, and its ops land in the tracer's graph.
+Everything
 else (`nn`, `optim`, the user's code) is interpreted like any Python.
 """
 
@@ -18,6 +20,7 @@ from lehr.compiler.capture.directive import DIRECTIVES
 from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.fact import FACTS, Relation, apart
 from lehr.compiler.capture.fault import FaultValue
+from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue
 from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue, ModuleValue
@@ -103,7 +106,8 @@ class TensorValue(Value):
 
     __slots__ = ("real", "twin")
 
-    def __init__(self, twin: Tensor, real: Tensor | None = None, source: Source | None = None) -> None:
+    def __init__(self, twin: Tensor, real: Tensor | None = None,
+                 source: Source | None = None) -> None:
         self.twin, self.real, self.source = twin, real, source
 
     @property
@@ -183,7 +187,9 @@ class NativeValue(Value):
 
 
 class Lower(Rebuilder):
-    """Values as real objects for native code: tensors are twins, containers are built from their parts."""
+    """Values as real objects for native code: tensors are twins, containers are built from their
+    parts.
+    """
 
     machine: TensorMachine
 
@@ -284,7 +290,8 @@ class TensorMachine(Machine):
         return super().inline(function, args, kwargs)
 
     def prime(self, function: Callable[..., Any], args: Args) -> None:
-        """Calls for real what makes missing state of objects outside, so that the capture finds it."""
+        """Calls for real what makes missing state of objects outside, so that the capture finds it.
+        """
         reals = [v.force(self).real for v in args]
         if all(r is not None for r in reals):
             held = enter(None)
@@ -342,7 +349,8 @@ class TensorMachine(Machine):
         return self.tensor_value(real) if isinstance(real, Tensor) else super().fresh(real)
 
     def tensor_value(self, t: Tensor) -> TensorValue:
-        """The value of a twin; a tensor from outside that native code found is taken by identity."""
+        """The value of a twin; a tensor from outside that native code found is taken by identity.
+        """
         trace = t._storage.trace
         if trace is None or trace.tracer is not self.tracer:
             made = self.wrap(t, self.tracer.sources.get(id(t)) or const(t, "a tensor"))

@@ -243,13 +243,20 @@ class Tracer:
     # -- the seams the dispatcher uses ---------------------------------------------------------------------
 
     def lift(self, op: Op, args: Any) -> Any:
-        """Bound arguments with twins in the place of tensors from outside."""
+        """Bound arguments with twins in the place of tensors from outside; run-time numbers stay only
+        where the op takes a Scalar."""
+        params = op.params if op is not None else None
+        return self._lifted(args, lambda i: params is not None and "Scalar" in params[i].types)
+
+    def _lifted(self, args: Any, scalar: Callable[[int], bool]) -> Any:
         out = None
         for i, a in enumerate(args):
             if isinstance(a, Tensor):
                 made = a if self._is_mine(a) else self.twin(a)
             elif type(a) in (list, tuple):
-                made = self.lift(op, a)
+                made = self._lifted(a, lambda _, i=i: scalar(i))
+            elif type(a) is SymNumber and not scalar(i):
+                made = a.settle()
             else:
                 continue
             if made is not a:

@@ -47,7 +47,7 @@ def weight(value: Value) -> int:
     n = kind.dtype.itemsize
     for size in kind.shape:
         n *= size if isinstance(size, int) else sym.evaluate(
-            size, {v: SIZE_HINT for v in sym.free(size)})
+            size, dict.fromkeys(sym.free(size), SIZE_HINT))
     return max(n, 1)
 
 

@@ -28,5 +28,5 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Any]) -> None:
     at = 0
     for p in parameters:
         n = p.numel()
-        p.data = vec[at:at + n].view_as(p).data
+        p.data = vec[at:at + n].view_as(p).data  # type: ignore[index]
         at += n

@@ -192,7 +192,7 @@ def _reflections(x: Tensor) -> Tensor:
     n, k = x.size(-2), x.size(-1)
     q = G.eye(n, k, dtype=x.dtype, device=x.device)
     for j in reversed(range(k)):
-        v = x[..., j:, j:j + 1] if j else x[..., j:j + 1]
+        v = x[..., j:, j:j + 1] if j else x[..., j:j + 1]  # type: ignore[index]
         v = v / G.linalg_vector_norm(v, 2, [-2], True)
         part = q[..., j:, :]
         part = part - v * 2.0 * G.matmul(v.mT, part)

@@ -253,7 +253,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 def type_before_parametrizations(module: Any) -> type:
     """The class that the module had."""
     kind: type = type(module)
-    return kind.parametrizations_base if is_parametrized(
+    return kind.parametrizations_base if is_parametrized(  # type: ignore[attr-defined]
         module) else kind  # type: ignore[attr-defined,no-any-return]
 
 

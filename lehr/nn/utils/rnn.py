@@ -131,7 +131,7 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
     if sizes[0] > steps.size(0):
         raise RuntimeError(f"Expected lengths of at most {steps.size(0)}, got {sizes[0]}")
     counts = [sum(n > t for n in sizes) for t in range(sizes[0])]
-    data = F.cat([steps[t, :n] for t, n in enumerate(counts)], 0)
+    data = F.cat([steps[t, :n] for t, n in enumerate(counts)], 0)  # type: ignore[index]
     made: Any = PackedSequence(data, create.tensor(counts, dtype=dt.int64), order)
     return made
 
@@ -168,7 +168,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False,
     back = sequence.unsorted_indices
     if back is not None:
         padded = F.index_select(padded, 0 if batch_first else 1, back)
-        lengths = lengths[back.cpu()]
+        lengths = lengths[back.cpu()]  # type: ignore[index]
     return padded, lengths
 
 
@@ -196,7 +196,7 @@ def unpad_sequence(padded_sequences: Tensor, lengths: Tensor,
                    batch_first: bool = False) -> list[Tensor]:
     """The sequences of a padded batch."""
     batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [batch[i, : int(n)] for i, n in enumerate(lengths.tolist())]
+    return [batch[i, : int(n)] for i, n in enumerate(lengths.tolist())]  # type: ignore[index]
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:

@@ -49,7 +49,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
-        return tuple(t[index] for t in self.tensors)
+        return tuple(t[index] for t in self.tensors)  # type: ignore[index]
 
     def __len__(self) -> int:
         return self.tensors[0].size(0)  # type: ignore[no-any-return]
