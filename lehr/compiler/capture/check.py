@@ -428,9 +428,9 @@ class Shape:
         every = {a for found in words.values() for a in found}
         made.expected, made.second = {a: pin.word(a) for a in every}, pins.second
         made.table = pin.table(every - pins.second, pins.second)
-        made.values = tuple([self.value(*what, objects) for what in self.values])
-        made.parts = tuple([self.value(*what, objects) for what in self.parts])
-        made.ends = tuple([self.value(*what, objects) for what in self.ends])
+        made.values, made.parts, made.ends = (
+            tuple([self.value(kind, what, objects) for kind, what in several])
+            for several in (self.values, self.parts, self.ends))
         made.objects = {p: id(objects.read(p)) for p in (*self.pinned, *self.anchors)}
         made.kept, made.gather, made.finish = pins.kept, self.gather, self.finish
         made.refs = [weakref.ref(obj, functools.partial(self.died, key)) for obj in weak]

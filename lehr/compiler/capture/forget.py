@@ -14,6 +14,7 @@ from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.objects import ClassValue
 from lehr.compiler.capture.operation import Key
 from lehr.compiler.capture.tensors import CaptureTracer, TensorMachine, TensorValue
+from lehr.compiler.capture.tracer import TwinMeta
 from lehr.compiler.capture.value import Lazy, Value
 
 # Stands for an object that existed before the call and is read through the value's source.
@@ -46,8 +47,8 @@ def outsiders(tracer: CaptureTracer) -> None:
         trace = twin._storage.trace
         if trace is not None:
             trace.real = None
-        if hasattr(twin._meta, "real"):
-            twin._meta.real = None
+        if isinstance(twin._meta, TwinMeta):
+            twin._meta.forget()
     for field in ("twins", "reals", "storages", "numbers", "inputs", "generators", "_keep",
                   "sources", "first", "tensors_of"):
         setattr(tracer, field, type(getattr(tracer, field))())

@@ -87,11 +87,12 @@ class TwinMeta(Meta):
 
     __slots__ = ("_grad", "real", "seen", "tracer", "was")
 
-    def __init__(self, tracer: Tracer, real: Tensor) -> None:
+    def __init__(self, tracer: Tracer, real: Any) -> None:
         self.tracer, self.real = tracer, real
         super().__init__()
         self._grad: Any = UNSEEN
-        self.seen, self.was = False, None
+        self.seen = False
+        self.was: Any = None
 
     @property
     def grad(self) -> Tensor | None:  # type: ignore[override]
@@ -103,6 +104,10 @@ class TwinMeta(Meta):
     @grad.setter
     def grad(self, given: Tensor | None) -> None:
         self._grad = given
+
+    def forget(self) -> None:
+        """Lets go of the tensor outside, once the capture is over."""
+        self.real = self.was = None
 
     @property
     def changed(self) -> bool:
