@@ -185,8 +185,12 @@ class Writer:
     def program(self, size: int) -> str:
         inputs = self.inputs()
         text = "def inputs(v):\n" + textwrap.indent("\n".join(inputs), "    ") + "\n\n"
-        exec(text, self.space)
-        values = self.space["inputs"](0)
+        try:
+            exec(text, self.space)
+            self.space["inputs"](1)
+            values = self.space["inputs"](0)
+        except Exception as error:
+            raise Rejected(text) from error
         names = "a, b, c, xs, names, box, flag, n".split(", ")
         self.env = dict(zip(names, values, strict=True))
         for _ in range(size):
@@ -480,6 +484,12 @@ class Writer:
 
 def write(seed: int, data: bool = True) -> str:
     """The text of program number `seed`."""
-    sizes = random.Random(seed ^ 0x5EED).randrange(3, 14)
-    lehr.manual_seed(seed)
-    return Writer(seed, data).program(sizes)
+    size = random.Random(seed ^ 0x5EED).randrange(3, 18)
+    for attempt in range(50):
+        lehr.manual_seed(seed)
+        lehr.set_grad_enabled(True)
+        try:
+            return Writer(64 * seed + attempt, data).program(size)
+        except Rejected:
+            continue  # its arguments cannot be made
+    raise AssertionError(f"no program for seed {seed}")
