@@ -406,7 +406,7 @@ class Entry:
             roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
             self.spent = [i for i, t in captured.differentiable if not self._alive(t)]
             leaves = [t for t in tracer.twins.values()
-                      if t._meta is not None and t._meta.requires_grad and t._view is None]
+                      if t._meta is not None and t._meta.requires_grad]
             found = self._derive(roots, leaves, tangents)
             self.roots = [i for i, _ in roots if i not in self.refused]
             self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]

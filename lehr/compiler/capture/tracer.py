@@ -16,7 +16,7 @@ from typing import Any
 from lehr.base import dtype as dt
 from lehr.base.sym import Sym
 from lehr.compiler.graph.ir import Builder, Location, RefType, ScalarType, TensorType, Value
-from lehr.ops import registry
+from lehr.ops import layout, registry
 from lehr.ops.registry import Op
 from lehr.tensor import autograd, dispatch
 from lehr.tensor.node import Node
@@ -294,9 +294,14 @@ class Tracer:
         trace = target._storage.trace
         self.builder.location = self.where()
         new = self.value(value)
+        if trace.ref is not None and overlaps(*trace.root[:2]):
+            raise NeedsFlat(trace.real)
         if target._view is not None:
             base = self.value(trace.tensor)
-            new = autograd.write_chain(self.builder.F, base, target._view.chain, new)
+            place = self.place(target, OVERLAPPING)
+            F = self.builder.F
+            new = (autograd.write_chain(F, base, target._view.chain, new) if place is None else
+                   F.as_strided_scatter(base, new, *place))
         trace.value = new
         if trace.ref is not None:
             trace.written = True
@@ -370,10 +375,31 @@ class Tracer:
         cached = t._np
         if cached is not None and cached[0] == version and cached[2] is trace.value:
             return cached[1]  # type: ignore[no-any-return]
-        base = self.value(t._view.root)
-        made = autograd.apply_chain(self.builder.F, base, t._view.chain)
+        place = self.place(t, STRIDED)
+        if place is None:
+            base = self.value(t._view.root)
+            made = autograd.apply_chain(self.builder.F, base, t._view.chain)
+        else:
+            made = self.builder.F.as_strided(trace.value, *place)
         t._np = (version, made, trace.value)
         return made  # type: ignore[no-any-return]
+
+    def place(self, t: Tensor, kinds: frozenset[str]) -> tuple[Any, ...] | None:
+        """Size, strides and offset of a view on the root's elements in memory order, if there is a
+        view of these kinds among its steps: then those alone say what its elements are."""
+        names = {op.name for op, _ in t._view.chain}  # type: ignore[union-attr]
+        if names.isdisjoint(kinds) or not names.isdisjoint(dispatch.RETYPED):
+            return None
+        trace = t._storage.trace
+        shape, strides, start, _ = trace.root
+        offset = t._offset - start
+        last = offset + sum((n - 1) * s for n, s in zip(t._shape, t._strides, strict=True))
+        if not layout.is_contiguous(shape, strides) or 0 not in t._shape and not (
+                0 <= offset and last < trace.tensor.numel()):
+            if trace.ref is not None:
+                raise NeedsFlat(trace.real)
+            self.changes(t, "a strided view of memory in another order,", True)
+        return t._shape, t._strides, offset
 
     def fresh(self, op: Op, value: Value, args: tuple[Any, ...]) -> Tensor:
         """A twin with its own storage for a node's result."""
@@ -501,6 +527,21 @@ class Tracer:
                 trace = twin._storage.trace
                 trace.value, trace.written = F.add(value, step), True
                 self.builder.call(registry.get("write"), (trace.ref, trace.value))
+
+
+# Views whose elements are told by strides alone; those that may show an element several times.
+STRIDED = frozenset(("as_strided",))
+OVERLAPPING = frozenset(("as_strided", "expand", "unfold"))
+
+
+def overlaps(shape: tuple[Any, ...], strides: tuple[Any, ...]) -> bool:
+    """Whether two elements may lie at one place."""
+    reach = 0
+    for step, n in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n != 1):
+        if step <= reach and n > 1:
+            return True
+        reach += (n - 1) * step
+    return False
 
 
 def whole_of(t: Tensor) -> Tensor:
