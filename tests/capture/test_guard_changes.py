@@ -7,6 +7,7 @@ calls. Counts of full checks bound what steady and restless programs cost.
 import functools
 import gc
 import random
+import types
 import weakref
 
 import pytest
@@ -432,6 +433,38 @@ def test_what_changes_at_every_call_is_looked_at_alone():
     agree(f, (x,))
     m.linear.weight.data = torch.zeros(4, 4)
     assert torch.allclose(f(x), m.linear.bias + 61.0, atol=1e-6)
+
+
+def test_globals_that_a_loop_writes():
+    """A script's loop writes the globals that its compiled functions read."""
+    space = {"torch": torch, "F": F, "model": Model(), "x": torch.randn(2, 4), "factor": 2.0}
+    exec("def f(x):\n    return F.relu(model(x)) * factor", space)
+    space["f"] = f = torch.compile(space["f"], backend="reference")
+    loop = compile("for i in range(30):\n    step = i\n    y = f(x)", "<loop>", "exec")
+    exec(loop, space)
+    checker = f.entries[0].checker
+    assert len(f.entries) == 1 and checker.renewals <= 4
+    exec(loop, space)
+    assert checker.renewals <= 4 and len(checker.shape.explicit) < 12
+    agree(f, (space["x"],))
+    for name, value in (("factor", 3.0), ("model", Model()), ("F", types.SimpleNamespace(relu=torch.abs))):
+        space[name] = value
+        agree(f, (space["x"],))
+        want = space["F"].relu(space["model"](space["x"])) * space["factor"]
+        assert torch.allclose(f(space["x"]), want, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["data set", "eval", "dictionary below", "global", "buffer written"])
+def test_without_words_guards_are_checked_in_full(name, monkeypatch):
+    """On an interpreter that is not as described, and without a C compiler."""
+    monkeypatch.setattr(pin, "trusted", lambda: False)
+    m = Model()
+    f, x = compiled(m)
+    checker = f.compiled_call.entries[0].checker
+    assert checker.quick is checker.full and checker.shape is None
+    CHANGES[name](m)
+    assert torch.allclose(f(x), m(x), atol=1e-6)
+    agree(f, (x,))
 
 
 def test_changes_now_and_then_cost_one_full_check_each():

@@ -104,8 +104,11 @@ def beside(known: frozenset[int], *tensors: Any) -> bool:
 
 
 def implied(facts: Iterable[Fact]) -> list[Fact]:
-    """Drops "readable" where another guard reads the same source anyway."""
+    """Drops "readable" where another guard reads the same source anyway, and the type of what is
+    known to be a tensor."""
     every = list(facts)
+    tensors = {fact.source for fact in every if fact.kind == "tensor"}
+    every = [fact for fact in every if fact.kind != "type" or fact.source not in tensors]
     read: set[Source] = set()
     for fact in every:
         source = fact.source.base if fact.kind == "readable" else fact.source
