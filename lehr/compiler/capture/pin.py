@@ -18,7 +18,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from lehr.compiler.capture.source import Source
@@ -46,27 +46,16 @@ def word(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
 
 
-def table(*groups: Iterable[int]) -> Any:
+def table(*groups: set[int]) -> Any:
     """The words at these addresses as they are now, as `lehr.compiler.run.word` compares them;
     earlier groups guard later ones."""
     flat: list[int] = []
-    for group in groups:
-        for run in _runs(sorted(set(group))):
-            flat += (run[0], len(run), *[word(a) for a in run])
+    for addresses in filter(None, map(sorted, groups)):
+        flat.append(len(addresses))
+        for a in addresses:
+            flat += (a, word(a))
     flat.append(0)
     return (ctypes.c_uint64 * len(flat))(*flat)
-
-
-def _runs(addresses: Sequence[int]) -> Iterable[list[int]]:
-    """Sorted addresses in stretches of neighbouring words."""
-    run: list[int] = []
-    for a in addresses:
-        if run and a != run[-1] + 8:
-            yield run
-            run = []
-        run.append(a)
-    if run:
-        yield run
 
 
 class Pins:

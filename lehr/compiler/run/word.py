@@ -1,8 +1,8 @@
 """Comparing many words of memory with what they were, in one foreign call that keeps the GIL.
 
-A table is an array of 64-bit words: runs of `address, count, values...`, ended by a zero address
-(`lehr.compiler.capture.pin` makes them). Earlier runs guard later ones: a run is only read where
-those before it are as they were.
+A table is an array of 64-bit words: groups of `count, address, value, address, value...`, ended by
+a zero count (`lehr.compiler.capture.pin` makes them). Earlier groups guard later ones: a group is
+only read where those before it are as they were.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ SOURCE = """
 
 __attribute__((visibility("default")))
 int lehr_same(const uint64_t *t) {
-    while (*t) {
-        const uint64_t *p = (const uint64_t *)*t;
-        uint64_t n = t[1];
-        t += 2;
-        for (uint64_t i = 0; i < n; i++)
-            if (p[i] != t[i]) return 0;
-        t += n;
+    for (;;) {
+        uint64_t n = *t++;
+        if (!n) return 1;
+        for (uint64_t i = 0; i < n; i++, t += 2)
+            if (*(const uint64_t *)t[0] != t[1]) return 0;
     }
-    return 1;
 }
 """
 
