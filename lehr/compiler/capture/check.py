@@ -11,6 +11,7 @@ almost every call (a counter that `forward` writes, say) are looked at one by on
 from __future__ import annotations
 
 import functools
+import threading
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -124,6 +125,7 @@ class Check:
         self.ends = [] if finish is None else [self.path(s) for s in finish.sources]
         self.levels: dict[Any, int] = {}        # of paths and claims
         self.restless: dict[Any, int] = {}
+        self.lock = threading.Lock()
         self.before = -SOON
         self.renewals = self.deaths = self.shapes = 0
         self.shape: Shape | None = None
@@ -148,13 +150,17 @@ class Check:
         """The guards in full; where they hold, a new `Live`."""
         if not self.full(args, kwargs):
             return False
-        self.renewals += 1
-        arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
+        if not self.lock.acquire(blocking=False):       # another thread takes a `Live`
+            return True
         try:
+            self.renewals += 1
+            arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
             return self.take(Objects(arguments))
         except guard.MISSING as error:      # something changes while it is looked at
             _tell("no quick check: %s: %s", type(error).__name__, error)
             return True
+        finally:
+            self.lock.release()
 
     def take(self, objects: Objects) -> Live | bool:
         """Takes down what the guards saw."""
