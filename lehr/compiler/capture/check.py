@@ -64,8 +64,8 @@ class Live:
     finish   (args, kwargs, live, outputs) -> the call's result, after its effects; or None
     """
 
-    __slots__ = ("edges", "ends", "expected", "finish", "fixed", "forward", "gather", "inputs", "kept",
-                 "objects", "parts", "refs", "second", "table", "values", "words")
+    __slots__ = ("edges", "ends", "expected", "finish", "fixed", "forward", "gather", "inputs",
+                 "kept", "key", "objects", "parts", "refs", "second", "table", "values", "words")
 
     table: Any
     values: tuple[Any, ...]
@@ -77,6 +77,7 @@ class Live:
     finish: Any
     fixed: frozenset[int]
     edges: dict[int, Any]
+    key: tuple[int, ...]                        # what `Shape.lives` knows it by
     kept: dict[int, Any]
     refs: list[Any]
     objects: dict[Path, int]                    # ids of what is behind the paths
@@ -155,14 +156,22 @@ class Check:
         try:
             self.renewals += 1
             arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
-            return self.take(Objects(arguments))
+            live = self.take(Objects(arguments))
+            # What was taken down is what the guards hold for: nothing has changed in between.
+            if live is None or not self.full(args, kwargs) or not self.same(live.table):
+                return self.full(args, kwargs)
+            lives = self.shape.lives        # type: ignore[union-attr]
+            lives[live.key] = live
+            if None in [ref() for ref in live.refs]:        # one has died before it was known here
+                lives.pop(live.key, None)
+            return live
         except guard.MISSING as error:      # something changes while it is looked at
             _tell("no quick check: %s: %s", type(error).__name__, error)
-            return True
+            return self.full(args, kwargs)
         finally:
             self.lock.release()
 
-    def take(self, objects: Objects) -> Live | bool:
+    def take(self, objects: Objects) -> Live | None:
         """Takes down what the guards saw."""
         if self.shape is not None:
             self.learn(self.shape, objects)
@@ -173,7 +182,7 @@ class Check:
             if live is not None:
                 return live
             self.change()
-        return True
+        return None
 
     def change(self) -> None:
         """Another shape is needed."""
@@ -444,7 +453,7 @@ class Shape:
         made.fixed, made.edges = frozenset(fixed), {}
         for i in self.loose:
             made.inputs[i] = None
-        self.lives[key] = made
+        made.key = key
         return made
 
     def fix(self, inputs: Sequence[Any], pins: pin.Pins, words: dict[Any, Any]) -> list[int]:
