@@ -139,7 +139,8 @@ class Block:
             made = join(map(self.shape, parts))
             if e.kind == "Load" and self.nest.state(e.fields[0])[0].role == "local":
                 made = join((made, *(self.shape(a.var) for a in self.nest.outer)))
-            return made if e.kind != "Scan" else join((made, frozenset((self.rank - 1,))))
+            # Triton 3.6 cannot compile scans of blocks that have length 1 along another position.
+            return made if e.kind != "Scan" else frozenset(range(self.rank))
         if isinstance(e, sym.Var):
             if e in self.nest.bounds:
                 b = self.nest.bounds[e]
