@@ -566,14 +566,11 @@ def _flat_places(np: Any, count: int, size: Any, stride: Any, offset: Any) -> An
     for d, (n, st) in enumerate(zip(size, stride, strict=True)):
         places += (np.arange(n) * st).reshape((n,) + (1,) * (len(size) - d - 1))
     if places.size and places.max() >= count:
-        raise _beyond(size, stride, offset, int(places.max()), count)
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset or 0} "
+            f"require {int(places.max()) + 1} elements and are out of bounds for storage of "
+            f"{count}")
     return places
-
-
-def _beyond(size: Any, stride: Any, offset: Any, last: int, count: int) -> RuntimeError:
-    return RuntimeError(
-        f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset or 0} "
-        f"require {last + 1} elements and are out of bounds for storage of {count}")
 
 
 @op("as_strided(input: Tensor, size: list[int], stride: list[int], "
@@ -588,14 +585,7 @@ class as_strided:
 
     def layout(x: Any, size: Any, stride: Any, offset: Any) -> Any:
         _spread(size, stride, offset)
-        offset = x.offset if offset is None else offset
-        storage = getattr(x, "_storage", None)
-        if storage is not None and storage.trace is None and 0 not in size:
-            count = storage.nbytes // x.dtype.itemsize
-            last = offset + sum((n - 1) * st for n, st in zip(size, stride, strict=True))
-            if last >= count:
-                raise _beyond(size, stride, offset, last, count)
-        return tuple(size), tuple(stride), offset
+        return tuple(size), tuple(stride), x.offset if offset is None else offset
 
     def eager(np: Any, x: Any, size: Any, stride: Any, offset: Any) -> Any:
         return x.reshape(-1)[_flat_places(np, x.size, size, stride, offset)]

@@ -159,8 +159,11 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     """
     size, stride = tuple(size), tuple(stride)
     offset = input._offset if storage_offset is None else storage_offset
+    _within(input, size, stride, offset)
     view = input._view
     base = input if view is None or view.base is None else view.base
+    if input.requires_grad and not base.requires_grad:
+        base = input  # a leaf of its own
     if layout.is_dense(base._shape, base._strides) and base.dtype is input.dtype \
             and base._offset in (0, offset):
         if not layout.is_contiguous(base._shape, base._strides):
@@ -174,8 +177,21 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return F.as_strided(input, size, stride, offset)
 
 
+def _within(t: Tensor, size: Any, stride: Any, offset: int) -> None:
+    """RuntimeError where a strided view would reach beyond the storage."""
+    if t._storage.trace is not None or 0 in size or len(size) != len(stride):
+        return
+    count = t._storage.nbytes // t.dtype.itemsize
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    if last >= count:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} "
+            f"require {last + 1} elements and are out of bounds for storage of {count}")
+
+
 def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Another shape and strides on the same storage, in place."""
+    _within(self, size, stride, self._offset if storage_offset is None else storage_offset)
     return dispatch.relayout(registry.get("as_strided"),
                              (self, tuple(size), tuple(stride), storage_offset))
 
