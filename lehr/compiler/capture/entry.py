@@ -104,6 +104,8 @@ class Captured:
         self.slots: dict[int, int] = {}             # id of a fresh storage -> output number
         self.known: dict[int, Output] = {}          # id of a twin -> how to make it
         self.differentiable: list[tuple[int, Tensor]] = []
+        self.own: list[tuple[int, Tensor]] = []     # outputs that are leaves made inside
+        self.aliases: list[Tensor] = []             # such leaves on other tensors' memory
         self.numbers: dict[int, int] = {}
         self.grads: list[tuple[Tensor, Any]] = []   # (twin outside, its new grad twin or None)
         self._collect()
@@ -138,6 +140,11 @@ class Captured:
                 machine.stop("mutated-leaf", "an argument is written in place with gradients recorded",
                              twin._storage.trace)
 
+        ends = {node.edge_of(t)[0] for t in self.aliases}  # type: ignore[index]
+        if ends and any(reaches(t.grad_fn, ends) for _, t in self.differentiable):
+            self.machine.frame = None
+            self.machine.stop("tensor-change", "requires_grad = of a tensor that shares memory")
+
     def add(self, t: Tensor) -> Output:
         """Plans how the tensor that stands for twin `t` is made at each call."""
         found = self.known.get(id(t))
@@ -149,6 +156,8 @@ class Captured:
             base = self.outside(t)
             source = self.tracer.sources[id(self.tracer.reals[id(base)])]
             made = Output(-1, source, *here, False, base)
+            if is_leaf(t):
+                self.aliases.append(t)
         else:
             made = self.inside(t, here)
         self.known[id(t)] = made
@@ -159,16 +168,21 @@ class Captured:
         """A tensor on memory that the program made: that memory's output, or a view of it."""
         trace = t._storage.trace
         root = trace.tensor
-        needs = t.requires_grad
-        if needs and t is not root and (t._view is None or t._view.base is not root):
+        needs, leaf = t.requires_grad, is_leaf(t)
+        if leaf and t is not root:
+            self.aliases.append(t)
+        elif needs and t is not root and (t._view is None or t._view.base is not root):
             # Same memory, a history of its own: an output of its own.
             return Output(self.output(t, t), None, *here, True, t)
         index = self.slots.get(id(t._storage))
         if index is None:
             index = self.slots[id(t._storage)] = self.output(root, None)
-        if needs and all(i != index for i, _ in self.differentiable):
+        if is_leaf(root):
+            if (index, root) not in self.own:
+                self.own.append((index, root))
+        elif needs and not leaf and all(i != index for i, _ in self.differentiable):
             self.differentiable.append((index, root))
-        plain = t._view is None and here == trace.root and not root.requires_grad
+        plain = t._view is None and here == trace.root and not root.requires_grad and not leaf
         return Output(index, None, *here, t is root or plain, root)
 
     def output(self, t: Tensor, differentiable: Tensor | None) -> int:
@@ -267,6 +281,24 @@ class Replay(Rebuilder):
         return value.real
 
 
+def is_leaf(t: Tensor) -> bool:
+    """Whether a tensor that the program made is a leaf with gradients."""
+    return t._meta is not None and t._meta.requires_grad and t.grad_fn is None
+
+
+def reaches(fn: Any, ends: set[Any]) -> bool:
+    """Whether the tape from a node leads to one of others."""
+    seen, stack = set(), [fn]
+    while stack:
+        found = stack.pop()
+        if found in ends:
+            return True
+        if found is not None and found not in seen:
+            seen.add(found)
+            stack += [edge[0] for edge in found.edges if edge is not None]
+    return False
+
+
 def placed(twin: Tensor, how: Output, base: Tensor) -> Tensor:
     """What stands for a twin that is a view of `base`, an output or a tensor outside."""
     view, whole = twin._view, (base._shape, base._strides, base._offset) == how[2:5]
@@ -275,8 +307,10 @@ def placed(twin: Tensor, how: Output, base: Tensor) -> Tensor:
     made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
     if view is None or (how.index < 0 and view.base is not how.twin and whole):
         made._view = base._view if how.index < 0 else None
-        return made
-    made._view = seen_from(view, how, base)
+    else:
+        made._view = seen_from(view, how, base)
+    if is_leaf(twin):
+        made._autograd().requires_grad = True
     return made
 
 
@@ -391,6 +425,7 @@ class Entry:
                         and tracer.storages[id(real._storage.origin)].trace.written]
         place = {id(tracer.twins[id(real)]): i for i, (_, real) in enumerate(tracer.inputs)
                  if isinstance(real, Tensor)}
+        place |= {id(t): -1 - i for i, t in captured.own}   # outputs count from -1 down
         self.order = [(t, place.get(id(t))) for t in self.leaves]
         self.plain = self._plain()
         forget(captured)
@@ -405,8 +440,8 @@ class Entry:
             STATE.grad = False
             roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
             self.spent = [i for i, t in captured.differentiable if not self._alive(t)]
-            leaves = [t for t in tracer.twins.values()
-                      if t._meta is not None and t._meta.requires_grad]
+            leaves = [*(t for t in tracer.twins.values()
+                        if t._meta is not None and t._meta.requires_grad), *(t for _, t in captured.own)]
             found = self._derive(roots, leaves, tangents)
             self.roots = [i for i, _ in roots if i not in self.refused]
             self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]
@@ -523,7 +558,7 @@ class Entry:
         if self.written:
             for i in self.written:
                 inputs[i]._storage.version += 1
-        if self.roots or self.spent or self.refused:
+        if self.roots or self.spent or self.refused or self.captured.own:
             self._record(inputs, outputs, state, live, args, kwargs)
         if self.plain is not None:
             return self.plain(outputs)
@@ -535,8 +570,11 @@ class Entry:
     def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any, live: Any,
                 args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Puts the call on the tape."""
+        for i, _ in self.captured.own:
+            outputs[i]._autograd().requires_grad = True
         known = {} if live is True else live.edges
-        edges = [known.get(i) or self._edge(t, i, inputs, live, args, kwargs) for t, i in self.order]
+        edges = [known.get(i) or self._edge(t, i, inputs if i is None or i >= 0 else outputs[::-1], live,
+                                            args, kwargs) for t, i in self.order]
         made = Backward(None, [edge for edge, _ in edges], max(len(self.roots), 1))
         made.inputs = [described for _, described in edges]
         metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
