@@ -37,8 +37,7 @@ def store(tmp_path):
 
 def compiled(code, store, arch=90):
     """The cubins of all functions of a program."""
-    made = {name: cubin.compile_cubin(code.source, name, facts, arch, store)
-            for name, facts in code.record["functions"].items()}
+    made = cubin.compile_all(code.source, code.record["functions"], arch, store)
     for name, c in made.items():
         assert c.image[:4] == b"\x7fELF" and c.name == name
         assert list(c.types) == code.record["functions"][name]["types"]
@@ -208,3 +207,25 @@ def test_failure_names_the_function(store):
     broken = code.source.replace("tl.load(p0", "tl.lode(p0")
     with pytest.raises(ValueError, match="cannot compile add for sm_90"):
         cubin.compile_cubin(broken, "add", code.record["functions"]["add"], 90, store)
+
+
+def test_processes(store):
+    """Several processes make what one makes; a failure in one of them is raised here."""
+    text = "\n".join(KERNEL.format(n) for n in range(8))
+    results = ", ".join(f"y{n}" for n in range(8))
+    outputs = "\n".join(f"  y{n}: output f32[64]" for n in range(8))
+    program = f"program p(x: param f32[64]) {{\n{outputs}\n{text}\n  return {results}\n}}"
+    code = triton.emit(read(program))
+    facts = code.record["functions"]
+    made = cubin.compile_all(code.source, facts, 90, store, jobs=2)
+    assert store.counts["written"] == 8 and list(made) == list(facts)
+    alone = cubin.compile_cubin(code.source, "k3", facts["k3"], 90, Cache(store.folder + "2", 0))
+    assert made["k3"] == alone
+    broken = code.source.replace("7.5", "tl.none")
+    with pytest.raises(ValueError, match="cannot compile k7"):
+        cubin.compile_all(broken, facts, 80, store, jobs=2)
+
+
+KERNEL = """  kernel k{0}(i0: 64) {{
+    y{0}[i0] = add.f32(x[i0], f32({0}.5))
+  }}"""

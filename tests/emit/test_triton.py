@@ -198,6 +198,17 @@ def test_random_words():
     np.testing.assert_array_equal(z, want)
 
 
+def test_products_and_sums_are_rounded_apart():
+    """No multiply-add that rounds once: values do not depend on what is fused."""
+    program = text("a: param f32[1000], b: param f32[1000], c: param f32[1000]",
+                   ["y: output f32[1000]"], """
+  kernel k(i0: 1000) {
+    y[i0] = add.f32(mul.f32(a[i0], b[i0]), c[i0])
+  }""", "y")
+    a, b, c = f32(1000), f32(1000), f32(1000)
+    np.testing.assert_array_equal(Interpreted(program)(a, b, c)[0], a * b + c)
+
+
 def test_turned():
     """Where memory runs along different axes, blocks have two positions."""
     program = text("x: param f32[100,70], b: param f32[100]",

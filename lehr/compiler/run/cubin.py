@@ -10,10 +10,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
 import json
 import linecache
+import os
 import re
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -57,11 +61,82 @@ def compile_cubin(source: str, name: str, facts: Mapping[str, Any], arch: int,
     9.0), from the cache or made. `facts`: its entry in the record ("types", "constants", "aligned",
     "warps", "stages"). ValueError carries the compiler's message."""
     text = closure(source, name)
-    key = entry.key("cubin", lehr="any", source=text, facts=json.dumps(facts, sort_keys=True),
-                    arch=f"sm_{arch}", triton=version())
     found = (store or cache.store()).get_or_build(
-        key, lambda: _payload(_compiled(text, name, facts, arch)))
-    parts = entry.unbundle(found)
+        _key(text, facts, arch), lambda: _payload(_compiled(text, name, facts, arch)))
+    return _cubin(found)
+
+
+def compile_all(source: str, functions: Mapping[str, Mapping[str, Any]], arch: int,
+                store: cache.Cache | None = None, jobs: int | None = None) -> dict[str, Cubin]:
+    """The machine code of several functions of a module, as `compile_cubin`; those that the cache
+    does not have are compiled by up to `jobs` processes (None: one a processor)."""
+    store = store or cache.store()
+    texts = {name: closure(source, name) for name in functions}
+    keys = {name: _key(texts[name], facts, arch) for name, facts in functions.items()}
+    held = {name: store.get(key) for name, key in keys.items()}
+    missing = [name for name, payload in held.items() if payload is None]
+    jobs = len(os.sched_getaffinity(0)) if jobs is None else jobs
+    jobs = min(jobs, len(missing) // WORTH)
+    if jobs > 1 and version():
+        made = _together([(texts[n], n, functions[n]) for n in missing], arch, jobs)
+        for name, payload in zip(missing, made, strict=True):
+            if payload is not None:
+                store.put(keys[name], payload)
+                held[name] = payload
+    return {name: compile_cubin(source, name, functions[name], arch, store) if payload is None
+            else _cubin(payload) for name, payload in held.items()}
+
+
+WORTH = 3  # functions for which a process of its own is worth its start
+
+
+def _together(wanted: list[tuple[str, str, Mapping[str, Any]]], arch: int, jobs: int
+              ) -> list[bytes | None]:
+    """The payloads that processes made; None where one failed, which the caller tries itself to
+    have the error."""
+    with tempfile.TemporaryDirectory(prefix="lehr-triton-") as folder:
+        with open(os.path.join(folder, "jobs.json"), "w", encoding="utf-8") as file:
+            json.dump([arch, wanted], file)
+        package = os.path.abspath(__file__)
+        for _ in __name__.split("."):
+            package = os.path.dirname(package)
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        running = [subprocess.Popen([sys.executable, "-m", __name__, folder, str(n), str(jobs)],
+                                    env=env, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL) for n in range(jobs)]
+        for process in running:
+            process.wait()
+        made: list[bytes | None] = []
+        for n in range(len(wanted)):
+            try:
+                with open(os.path.join(folder, f"{n}.cubin"), "rb") as stream:
+                    made.append(stream.read())
+            except FileNotFoundError:
+                made.append(None)
+        return made
+
+
+def _work(folder: str, first: int, step: int) -> None:
+    """One process of `_together`: every `step`th job from `first` on."""
+    with open(os.path.join(folder, "jobs.json"), encoding="utf-8") as file:
+        arch, wanted = json.load(file)
+    for n in range(first, len(wanted), step):
+        with contextlib.suppress(ValueError):  # the caller compiles it again and raises
+            text, name, facts = wanted[n]
+            payload = _payload(_compiled(text, name, facts, arch))
+            with open(os.path.join(folder, f"{n}.new"), "wb") as stream:
+                stream.write(payload)
+            os.replace(stream.name, os.path.join(folder, f"{n}.cubin"))
+
+
+def _key(text: str, facts: Mapping[str, Any], arch: int) -> entry.Key:
+    return entry.key("cubin", lehr="any", source=text, facts=json.dumps(facts, sort_keys=True),
+                     arch=f"sm_{arch}", triton=version())
+
+
+def _cubin(payload: bytes) -> Cubin:
+    parts = entry.unbundle(payload)
     about = json.loads(parts["about"])
     return Cubin(parts["image"], **{**about, "types": tuple(about["types"])})
 
@@ -107,7 +182,8 @@ def closure(source: str, name: str) -> str:
 
 def functions(source: str) -> dict[str, Any]:
     """The module's names; the source is there for tracebacks and for Triton, which reads it."""
-    file = f"<triton {abs(hash(source)):x}>"
+    digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+    file = f"<triton {digest}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     space: dict[str, Any] = {"__name__": file}
     exec(compile(source, file, "exec"), space)
@@ -150,3 +226,7 @@ def _private(triton: Any) -> Iterator[None]:
             triton.knobs.cache.scope()):
         triton.knobs.cache.dir = folder
         yield
+
+
+if __name__ == "__main__":
+    _work(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
