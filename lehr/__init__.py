@@ -153,7 +153,6 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.compiler.compile": "compile reset",
         "lehr.tensor.mode": "is_compiling",
         "lehr.compiler.capture.directive": "disable error_on_graph_break graph_break",
-        "lehr.compiler.capture.directive": "disable error_on_graph_break graph_break",
     },
     "lehr.special": {},
     "lehr.linalg": {},

@@ -2,9 +2,8 @@
 lattice.
 
 Promotion follows PyTorch: a *category* (bool < integer < float < complex) is chosen over all
-operands,
-but among operands of one category tensors with dimensions outrank 0-d tensors, which outrank Python
-numbers (`result_type`).
+operands, but among operands of one category tensors with dimensions outrank 0-d tensors, which
+outrank Python numbers (`result_type`).
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class DType:
     """An element type.
 
     Attributes: `name` (as in PyTorch), `short` (as in IR text), `np` (numpy dtype), `itemsize` in
-    bytes,
-    `category` (BOOL, INT, FLOAT, COMPLEX), `c` and `triton` (spellings), `wide` (the dtype in which
-    arithmetic on it is computed before it is rounded once: float32 for the half-precision types).
+    bytes, `category` (BOOL, INT, FLOAT, COMPLEX), `c` and `triton` (spellings), `wide` (the dtype
+    in which arithmetic on it is computed before it is rounded once: float32 for the half-precision
+    types).
     """
 
     __slots__ = ("c", "category", "itemsize", "name", "np", "short", "signed", "triton", "wide")

@@ -23,9 +23,7 @@ from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.loop.ir import Program
 from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.functionalize import functionalize
-from lehr.compiler.loop.ir import Program
 from lehr.compiler.run import cache, entry, executable, library, pool, toolchain, word
-from lehr.compiler.counters import COUNTERS, NAMES
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
@@ -72,8 +70,7 @@ def reference(request: Request, options: Options) -> Compiled:
 
 def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of a functionalized joint graph, op by op on the tape: a derivative of a
-    compiled
-    backward is asked for."""
+    compiled backward is asked for."""
     known: dict[Value, Any] = dict(zip(graph.params, [*inputs, *tangents], strict=True))
     for node in graph.nodes:
         args = map_values(node.args, known.__getitem__)

@@ -69,10 +69,8 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     """Compiles a function or a Module: the returned callable acts the same, faster.
 
     fullgraph: a graph break is an error; dynamic: True symbolic sizes, False static, None as they
-    change;
-    mode: a name of `lehr.base.options.MODES`; options: names and values of `Options`; disable:
-    return `model`.
-    As a decorator with arguments it is called without `model`.
+    change; mode: a name of `lehr.base.options.MODES`; options: names and values of `Options`;
+    disable: return `model`. As a decorator with arguments it is called without `model`.
     """
     if model is None:
         return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend,

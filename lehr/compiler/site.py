@@ -118,7 +118,7 @@ class Family:
             return real
         return Callee(self.code(function), (function, *lead))
 
-    def go_on(self, entry: Any, function: types.FunctionType, state: Any) -> Any:
+    def go_on(self, entry: Any, function: Any, state: Any) -> Any:
         """The rest of a call that the segment of `entry` stands before."""
         while True:
             segment = entry.segment
@@ -169,7 +169,7 @@ class Crossing:
 
     __slots__ = ("cross", "family", "function", "segment", "sites", "thrown")
 
-    def __init__(self, family: Family, segment: Segment, function: types.FunctionType) -> None:
+    def __init__(self, family: Family, segment: Segment, function: Any) -> None:
         assert segment.bridge is not None
         self.family, self.segment, self.function = family, segment, function
         self.cross = segment.bridge.function(function)

@@ -109,8 +109,7 @@ def save(obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2
     """Writes `obj` to a path or a binary file.
 
     A path names the old file until the new one is complete: a crash or a full disk leaves the old
-    one.
-    OSError where it cannot be written; what pickle raises for objects it cannot write.
+    one. OSError where it cannot be written; what pickle raises for objects it cannot write.
     """
     body = io.BytesIO()
     pickler = Pickler(body, pickle_protocol)

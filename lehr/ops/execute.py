@@ -2,8 +2,7 @@
 interpreter.
 
 Half-precision arithmetic happens in float32 and is rounded once; integer arithmetic wraps; numpy's
-warnings
-are silenced (NaN and infinity are results, not events).
+warnings are silenced (NaN and infinity are results, not events).
 """
 
 from __future__ import annotations

@@ -7,18 +7,14 @@
         ...
 
 A signature is a Python `def` header. Annotations: `Tensor`, `Scalar` (a Python or symbolic number),
-`int`,
-`float`, `bool`, `str`, `dtype`, `device`, `generator`, `list[int]`, `list[Tensor]`, joined by `|`
-with each
-other and with `None`. `*size: int` collects positional integers or takes one sequence. Results:
-`Tensor`,
-`list[Tensor]`, `None`, a number, or `named(values=Tensor, indices=Tensor)`.
+`int`, `float`, `bool`, `str`, `dtype`, `device`, `generator`, `list[int]`, `list[Tensor]`, joined
+by `|` with each other and with `None`. `*size: int` collects positional integers or takes one
+sequence. Results: `Tensor`, `list[Tensor]`, `None`, a number, or `named(values=Tensor,
+indices=Tensor)`.
 
 An op's *bound arguments* are a flat tuple in signature order, defaults filled in. The same tuple
-reaches
-`rule`, `eager`, `decomp` and `vjp` (the latter two after the interpreter `F`; `vjp` also after the
-gradient(s)
-and the result(s)), and it is what a graph node stores.
+reaches `rule`, `eager`, `decomp` and `vjp` (the latter two after the interpreter `F`; `vjp` also
+after the gradient(s) and the result(s)), and it is what a graph node stores.
 """
 
 from __future__ import annotations
@@ -362,8 +358,7 @@ class Functions:
     `interpret(op, bound)`.
 
     One instance serves eager tensors (and captured ones, which are tensors), another a graph
-    builder; the
-    bodies of `decomp`, `vjp` and `inverse` run over either.
+    builder; the bodies of `decomp`, `vjp` and `inverse` run over either.
     """
 
     def __init__(self, interpret: Callable[[Op, tuple[Any, ...]], Any]) -> None:

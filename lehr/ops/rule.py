@@ -1,11 +1,9 @@
 """Type rules: from bound arguments to result types.
 
 A rule is called with an op's bound arguments; a tensor argument is anything with `shape` (tuple of
-int or
-Sym), `dtype` and `device`: an eager or captured Tensor, a graph Value, a TensorType. A number is a
-Python
-number or a symbolic number (anything with `scalar_category`). It returns a `Spec`, or a tuple of
-them.
+int or Sym), `dtype` and `device`: an eager or captured Tensor, a graph Value, a TensorType. A
+number is a Python number or a symbolic number (anything with `scalar_category`). It returns a
+`Spec`, or a tuple of them.
 """
 
 from __future__ import annotations

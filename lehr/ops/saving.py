@@ -1,8 +1,7 @@
 """What a backward rule must keep alive: read off the rule's own body.
 
 `vjp(F, g, out, x, y)` that loads `x` needs its value; one that only reads `x.shape`, `x.dtype`,
-`x.device` or
-`x.ndim` needs its description; a name that is never loaded needs nothing.
+`x.device` or `x.ndim` needs its description; a name that is never loaded needs nothing.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ def reads_for(op: Any, live: tuple[bool, ...]) -> dict[str, str]:
     """`reads_of` for a call in which only some tensor arguments (in order) need a gradient.
 
     What a rule reads only in a lazy element of its result (`return lambda: ..., lambda: ...`) is
-    not
-    needed where that argument needs no gradient.
+    not needed where that argument needs no gradient.
     """
     cache = op.__dict__.setdefault("_reads", {})
     found = cache.get(live)

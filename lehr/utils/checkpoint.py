@@ -1,8 +1,7 @@
 """Activations computed again in the backward pass instead of kept (Chen et al., 2016).
 
 `use_reentrant=False` keeps placeholders in the place of saved tensors and runs the function again
-when
-the first is asked for; `True` runs it within `autograd.Function` and backpropagates through it
+when the first is asked for; `True` runs it within `autograd.Function` and backpropagates through it
 there.
 """
 

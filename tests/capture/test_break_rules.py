@@ -278,7 +278,8 @@ def test_large_integers_stay_exact():
 
 def test_operators_that_graphs_do_not_know():
     def f(x, n):
-        return x * 2, n << 2, n & 6, n ^ 1, -n, +n, ~n, divmod(n, 4), abs(n), round(n, -1), pow(n, 2)
+        return x * 2, n << 2, n & 6, n ^ 1, -n, +n, ~n, divmod(n, 4), abs(n), round(n, -1), pow(n,
+                                                                                                2)
 
     c = compiled(f)
     for n in range(1, 6):
@@ -402,7 +403,7 @@ def host_lines(error):
 
 
 def failing(x):
-    y = x * 2
+    x * 2
     print("before")
     raise KeyError("user")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,17 +44,22 @@ ANY = [
     "{x}.any()", "({x} > 0).all({d})", "torch.cat([{x}, {y}], {d})", "torch.stack([{x}, {y}])",
     "torch.zeros_like({x})", "torch.ones({x}.shape[0])", "torch.full_like({x}, 2)",
     "torch.arange({x}.numel()).reshape({x}.shape)", "{x}.flip(0)", "{x}.roll(1, {d})",
-    "{x}.sort({d}).values", "{x}.topk(1, {d})[0]", "{x}.tril()", "{x}.repeat(2, *[1] * ({x}.dim() - 1))",
-    "{x}.gather({d}, torch.zeros_like({x}, dtype=torch.int64))", "{x}.index_select(0, torch.tensor([0, 0]))",
-    "{x}[torch.tensor([0, -1])]", "{x}.masked_fill({x} > {k}, 1)", "{x}.contiguous()", "{x}.clone()",
+    "{x}.sort({d}).values", "{x}.topk(1, {d})[0]", "{x}.tril()", "{x}.repeat(2, *[1] * ({x}.dim() "
+                                                                 "- 1))",
+    "{x}.gather({d}, torch.zeros_like({x}, dtype=torch.int64))", "{x}.index_select(0, "
+                                                                 "torch.tensor([0, 0]))",
+    "{x}[torch.tensor([0, -1])]", "{x}.masked_fill({x} > {k}, 1)", "{x}.contiguous()",
+    "{x}.clone()",
     "{x}.detach()", "{x}.float()", "{x}.double()", "{x}.to(torch.{dtype})", "{x}.int()",
     "{x}.bool()", "{x}.type_as({y})", "{x} * {n}", "{x} + {n} / 2", "{x}[{x}.shape[0] - 1]",
     "{x}.tile(2)", "torch.zeros({x}.shape[-1], {n} + 1)", "{x}.new_ones({x}.shape)",
     "torch.nn.functional.pad({x}, (1, 0))", "{x}.diff()", "{x}.count_nonzero()", "{x} is {y}",
 ]
 VIEWS = [
-    "{x}.t()", "{x}.transpose(0, -1)", "{x}.permute(*range({x}.dim() - 1, -1, -1))", "{x}.reshape(-1)",
-    "{x}.view(-1)", "{x}.view({x}.shape)", "{x}.unsqueeze({d})", "{x}.squeeze()", "{x}[0]", "{x}[-1]",
+    "{x}.t()", "{x}.transpose(0, -1)", "{x}.permute(*range({x}.dim() - 1, -1, -1))",
+    "{x}.reshape(-1)",
+    "{x}.view(-1)", "{x}.view({x}.shape)", "{x}.unsqueeze({d})", "{x}.squeeze()", "{x}[0]",
+    "{x}[-1]",
     "{x}[:, 1:]", "{x}[1:]", "{x}[::2]", "{x}[..., 0]", "{x}[..., None]", "{x}.narrow(0, 0, 1)",
     "{x}.flatten()", "{x}.expand(2, *{x}.shape)", "{x}.diagonal()", "{x}.movedim(0, -1)", "{x}[:]",
     "{x}.chunk(2)[0]", "{x}.unbind(0)[0]", "{x}.split(1, {d})[-1]", "{x}.select({d}, 0)", "{x}.mT",
@@ -64,30 +70,35 @@ WRITES = [
     "{x}.add_({y})", "{x}.mul_({k})", "{x}.sub_({k})", "{x} += {y}", "{x} *= {k}", "{x}[0] = {k}",
     "{x}[..., :1] = {y}[..., :1]", "{x}[{x} > 0] = {k}", "{x}[1:] += {k}", "{x}.copy_({y})",
     "{x}.zero_()", "{x}.fill_({k})", "{x}.t().add_({k})", "{x}[0].mul_({k})", "{x}.clamp_(-1, 1)",
-    "{x}.masked_fill_({x} > {k}, 0)", "{x}.neg_()", "{x}.relu_()", "{x}.abs_()", "{x}.view(-1)[0] = {k}",
+    "{x}.masked_fill_({x} > {k}, 0)", "{x}.neg_()", "{x}.relu_()", "{x}.abs_()", "{x}.view(-1)[0] "
+                                                                                 "= {k}",
     "{x}[torch.tensor([0])] = {y}[:1]", "{x}.index_add_(0, torch.tensor([0]), {x}[:1].clone())",
     "{x}.scatter_(0, torch.zeros_like({x}, dtype=torch.int64), {y})", "{x}.copy_({x}.flip(0))",
     "{x}[:-1] = {x}[1:].clone()", "{x}.transpose(0, -1)[0] = {k}", "{x}.addcmul_({y}, {y})",
     "{x}.exp_()", "{x}.unsqueeze_(0)", "{x}.squeeze_()", "{x}.t_()", "torch.add({x}, {y}, out={x})",
     "{x}.detach().mul_({k})", "{x}.data.add_({k})", "{x}.index_fill_(0, torch.tensor([0]), {k})",
-    "{x}.diagonal().fill_({k})", "{x}.expand_as({x}).sub_(1)", "{x}.bernoulli_(0.5)", "{x}.uniform_()",
+    "{x}.diagonal().fill_({k})", "{x}.expand_as({x}).sub_(1)", "{x}.bernoulli_(0.5)",
+    "{x}.uniform_()",
     "{x}.requires_grad_()", "{x}.resize_({x}.shape)",
 ]
 NUMBERS = ["{x}.shape[0]", "{x}.numel()", "{x}.dim()", "len({x})", "{x}.size(-1)", "{x}.stride(0)",
            "{n} + 1", "{n} * 2 % 5", "{x}.storage_offset()", "int({x}.is_contiguous())",
            "int({x}.dtype == torch.float32)", "len(xs)", "len(names)", "int({x}.requires_grad)",
            "sum(t.dim() for t in xs)", "max({n}, {x}.dim())"]
-NEEDS_DATA = ["{x}.sum().item()", "int({x}.max())", "float({x}.mean())", "{x}.flatten().tolist()[0]",
+NEEDS_DATA = ["{x}.sum().item()", "int({x}.max())", "float({x}.mean())",
+              "{x}.flatten().tolist()[0]",
               "bool({x}.any())", "{x}.nonzero().shape[0]", "len({x}.unique())",
               "{x}.detach().numpy().size"]
-TESTS = ["{x}.shape[0] > 2", "flag", "not flag", "{n} > 2", "{x}.dim() == 2", "{x}.dtype.is_floating_point",
+TESTS = ["{x}.shape[0] > 2", "flag", "not flag", "{n} > 2", "{x}.dim() == 2",
+         "{x}.dtype.is_floating_point",
          "{x}.is_contiguous()", "len(xs) > 2", "'w' in names", "{x} is {y}", "{x}.requires_grad",
          "{x}.numel() % 2 == 0 and flag", "{x}.shape == {y}.shape", "isinstance({x}, torch.Tensor)",
          "box.count > 1", "torch.is_grad_enabled()", "not xs"]
 DATA_TESTS = ["{x}.sum() > 0", "({x} > 0).any()", "torch.equal({x}, {y})", "{x}.flatten()[0] < {k}"]
 ERRORS = ["torch.cat([{x}, {x}[None, None, None]])", "{x}.view(7, 13)", "{x} @ torch.ones(17)",
           "{x}[100]", "{x} + torch.ones(5, 7, 11)", "names['missing']", "xs[50]", "{x}.nothing",
-          "1 // (len(xs) - len(xs))", "{x}.sum(9)", "torch.zeros(-1)", "int('x')", "{x}[torch.tensor(99)]"]
+          "1 // (len(xs) - len(xs))", "{x}.sum(9)", "torch.zeros(-1)", "int('x')",
+          "{x}[torch.tensor(99)]"]
 
 
 class Rejected(Exception):
@@ -116,6 +127,11 @@ def make(shape: tuple[int, ...], dtype: str, k: int) -> Tensor:
     whole = dtype in INTS
     return lehr.tensor((values if whole else values / 4).tolist(), dtype=getattr(lehr, dtype)
                        ).reshape(shape)
+
+
+def filled(r: random.Random, shape: tuple[int, ...], dtypes: Sequence[str], k: int) -> str:
+    """The text of a call of `make`."""
+    return f"make({shape}, {r.choice(dtypes)!r}, {k})"
 
 
 def space() -> dict[str, Any]:
@@ -157,9 +173,12 @@ class Writer:
             for name in r.sample("abc", 2):
                 lines.append(f"{name} = {name}.requires_grad_() if {name}.dtype.is_floating_point "
                              f"and {name}.is_leaf else {name}")
-        lines.append(f"xs = [{', '.join(r.choice(['a', 'c', 'make((2, 3), %r, 4)' % r.choice(FLOATS)]) for _ in range(r.randrange(1, 4)))}]")
-        lines.append(f"names = {{'w': {r.choice(['c', 'a * 1', 'make((3,), %r, 2)' % r.choice(FLOATS)])}}}")
-        lines.append(f"box = Box({r.randrange(3)}, {r.choice(['a', 'None', 'make((2,), %r, 5)' % r.choice(INTS)])})")
+        xs = [r.choice(["a", "c", filled(r, (2, 3), FLOATS, 4)]) for _ in range(r.randrange(1, 4))]
+        lines.append(f"xs = [{', '.join(xs)}]")
+        lines.append(f"names = {{'w': "
+                     f"{r.choice(['c', 'a * 1', filled(r, (3,), FLOATS, 2)])}}}")
+        lines.append(f"box = Box({r.randrange(3)}, "
+                     f"{r.choice(['a', 'None', filled(r, (2,), INTS, 5)])})")
         lines.append(f"flag, n = v == {r.randrange(2)}, {r.randrange(1, 4)} + v")
         lines.append("return a, b, c, xs, names, box, flag, n")
         return "\n".join(lines).split("\n")
@@ -171,7 +190,8 @@ class Writer:
         d = r.choice(["2", "3", "2 + v", "3 + v", "1", "1 + v"])
         e = r.choice(["3", "4", "2"])
         return r.choice([
-            "make(({d}, {e}), {t!r}, {k})", "make(({d}, {e}), {t!r}, {k})", "make(({e},), {t!r}, {k})",
+            "make(({d}, {e}), {t!r}, {k})", "make(({d}, {e}), {t!r}, {k})", "make(({e},), {t!r}, "
+                                                                            "{k})",
             "make(({e}, {d}), {t!r}, {k}).t()", "make(({d}, 2 * {e}), {t!r}, {k})[:, ::2]",
             "make((2, {d}, {e}), {t!r}, {k})", "make((2, {d}, {e}), {t!r}, {k}).permute(2, 0, 1)",
             "make((), {t!r}, {k})", "make(({d}, 1), {t!r}, {k}).expand({d}, {e})",
@@ -284,7 +304,8 @@ class Writer:
             second, _ = self.expr()
             self.simple(f"{name}, {self.name()} = {text}, {second}")
         elif r.random() < 0.06:
-            self.simple(f"{name} = (lambda q: {self.fill(r.choice(ANY)).replace('{x}', 'q')})({text})")
+            self.simple(f"{name} = (lambda q: "
+                        f"{self.fill(r.choice(ANY)).replace('{x}', 'q')})({text})")
         else:
             self.simple(f"{name} = {text}")
 
@@ -318,7 +339,8 @@ class Writer:
             f"{self.name('p')} = [(i, q.shape) for i, q in enumerate(xs) if q.dim()]",
             f"{self.name()} = names.get('u', {x})", f"names.setdefault('z', []).append({x})",
             f"{self.name('p')} = list(zip(xs, range(9)))", f"{self.name('p')} = ({x}, *xs[:2])",
-            f"xs += [{x}]", "xs, names = list(xs), dict(names)", f"{self.name()} = max(xs, key=len)",
+            f"xs += [{x}]", "xs, names = list(xs), dict(names)",
+            f"{self.name()} = max(xs, key=len)",
         ]))
 
     def object(self) -> None:
@@ -326,7 +348,8 @@ class Writer:
         self.simple(self.r.choice([
             f"box.value = {x}", "box.count += 1", f"{self.name()} = box.step({x})",
             f"{self.name()} = box.value", f"box.extra = [{x}]", "setattr(box, 'count', n)",
-            f"{self.name()} = getattr(box, 'missing', {x})", f"{self.name()} = Box(n, {x}).step({x})",
+            f"{self.name()} = getattr(box, 'missing', {x})", f"{self.name()} = Box(n, "
+                                                             f"{x}).step({x})",
         ]))
 
     def block(self, size: int, copied: bool = False) -> None:
@@ -400,13 +423,15 @@ class Writer:
         if r.random() < 0.3:
             self.line("box.count += 10")
         self.nested -= 1
-        kinds = ["RuntimeError", "Exception", "(IndexError, KeyError)", "ValueError", "Exception as e"]
+        kinds = ["RuntimeError", "Exception", "(IndexError, KeyError)", "ValueError", "Exception "
+                                                                                      "as e"]
         kind = r.choice(kinds)
         self.line(f"except {kind}:")
         self.block(1)
         if kind.endswith("as e"):
             self.nested += 1
-            self.line(f"names['error'] = {r.choice(['type(e).__name__', 'len(e.args)', 'isinstance(e, ValueError)'])}")
+            seen = r.choice(["type(e).__name__", "len(e.args)", "isinstance(e, ValueError)"])
+            self.line(f"names['error'] = {seen}")
             self.nested -= 1
         if r.random() < 0.25:
             self.line(r.choice(["finally:", "else:"]))
@@ -429,8 +454,10 @@ class Writer:
         body = []
         free = r.choice(self.tensors())
         templates = ["return q * 2", f"return q + {free}", "return [q, q][0]", "return q.sum() + n",
-                     "return q if flag else q * 1", "return torch.relu(q)", "q = q * 1\nq.add_(1)\nreturn q",
-                     "return (lambda z: z - 1)(q)", "n2 = n\ndef deep(z):\n    return z * n2\nreturn deep(q)",
+                     "return q if flag else q * 1", "return torch.relu(q)",
+                     "q = q * 1\nq.add_(1)\nreturn q",
+                     "return (lambda z: z - 1)(q)",
+                     "n2 = n\ndef deep(z):\n    return z * n2\nreturn deep(q)",
                      "for _ in range(2):\n    q = q + 1\nreturn q", "return sum((q, q), q)",
                      "if q.dim() > 1:\n    return q[0]\nreturn q", "xs.append(q)\nreturn q",
                      "nonlocal n\nn += 1\nreturn q * n", "q.mul_(2)\nreturn q", "return q.detach()"]
@@ -448,7 +475,8 @@ class Writer:
         self.inner.append(f)
 
     def early(self) -> None:
-        self.line(f"if {self.r.choice(['n > 3', 'not flag and n > 1', 'len(xs) > 5', 'box.count > 4'])}:")
+        test = self.r.choice(["n > 3", "not flag and n > 1", "len(xs) > 5", "box.count > 4"])
+        self.line(f"if {test}:")
         self.line(f"    return {self.result()}")
 
     def backward(self) -> None:
@@ -460,8 +488,10 @@ class Writer:
         self.simple(r.choice([
             f"{x}.sum().backward(retain_graph=True)", f"({x} * {x}).sum().backward()",
             f"{self.name()} = torch.autograd.grad({x}.float().sum(), {x})[0]",
-            f"{self.name()} = torch.autograd.grad(({x} ** 2).sum(), {r.choice(live)}, allow_unused=True)[0]",
-            f"{x}.grad = None", f"{self.name()} = {x}.detach().requires_grad_()", f"{x}.retain_grad()",
+            f"{self.name()} = torch.autograd.grad(({x} ** 2).sum(), {r.choice(live)}, "
+            f"allow_unused=True)[0]",
+            f"{x}.grad = None", f"{self.name()} = {x}.detach().requires_grad_()",
+            f"{x}.retain_grad()",
         ]))
 
     def result(self) -> str:

@@ -14,8 +14,8 @@ import pytest
 
 import lehr
 from lehr.base import dtype as dt
-from lehr.compiler.compile import Unsupported
 from lehr.compiler.counters import stats
+from lehr.compiler.site import Unsupported
 from lehr.ops import registry
 from lehr.ops.registry import HOST, Op
 from lehr.ops.sample import Sample, dtypes_of, samples_of, variants

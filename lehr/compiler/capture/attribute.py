@@ -83,7 +83,11 @@ class Attributes(Base):
             else:
                 source = value.source or const(value.real, f"a {kind.__name__}")
                 real = object.__getattribute__(value.real, "__dict__")
-                attrs = SpaceValue(value, real, Source("dict", source))
+                plain = kind.__getattribute__ is object.__getattribute__
+                attrs = SpaceValue(value, real, Source("dict" if plain else "own", source))
+                if self.known.setdefault(id(real), attrs) is not attrs:
+                    self.stop("unmodelled", "an object whose __dict__ is in use by itself")
+                self.kept.append(real)
             value.attrs = attrs
         return attrs
 

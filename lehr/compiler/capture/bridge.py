@@ -48,7 +48,7 @@ PUSHES: dict[str, int | Callable[[Any], int]] = {
     "LIST_EXTEND": 0, "SET_UPDATE": 0, "DICT_UPDATE": 0, "DICT_MERGE": 0, "LIST_TO_TUPLE": 1,
     "CONVERT": 1, "FORMAT": 1, "UNPACK": lambda arg: arg, "UNPACK_EX": lambda arg: sum(arg) + 1,
     "JUMP_TRUE": 0, "JUMP_FALSE": 0, "GET_ITER": 1, "FOR_ITER": 1,
-    "CALL": 1, "CALL_KW": 1, "CALL_EX": 1, "MAKE_FUNCTION": 1, "SET_FUNCTION": 1,
+    "CALL": 1, "CALL_KW": 1, "CALL_EX": 1,
     "BUILD_CLASS": 1, "RAISE": 0, "CHECK_EXC": 1, "WITH": 2, "WITH_EXIT": 1, "STOP_ITERATION": 1,
     "GET_LEN": 1, "MATCH_MAPPING": 1, "MATCH_SEQUENCE": 1, "MATCH_KEYS": 1, "MATCH_CLASS": 1,
     "TYPING": 1,

@@ -22,6 +22,7 @@ from .objects import (
 from .operation import BINARY, COMPARE, Proxy
 from .sequence import DequeValue, ListValue, TupleValue
 from .sets import SetValue
+from .source import HANDLED
 from .value import (
     METHOD_DESCRIPTORS,
     PURE_TYPES,
@@ -430,7 +431,10 @@ class Calls(Base):
         for found in reversed(self.handling):
             if found is not None:
                 return found
-        return None
+        if self.around is None:
+            self.guard(HANDLED, "is", None)
+            return None
+        return self.wrap(self.around, HANDLED)  # type: ignore[return-value]
 
     def set_context(self, value: FaultValue) -> None:
         """What CPython does whenever an exception is set; cycles are cut."""
@@ -440,7 +444,7 @@ class Calls(Base):
         link: Any = current
         while link.context is not None:
             if link.context is value:
-                link.context = None
+                link.set_link(self, "context", None)
                 break
             link = link.context
-        value.context = current
+        value.set_link(self, "context", current)

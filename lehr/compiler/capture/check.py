@@ -488,7 +488,7 @@ CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, t
 def lasting(obj: Any) -> bool:
     """Whether an object is likely to come again: a module, an optimizer, a configuration."""
     return (type(obj).__weakrefoffset__ != 0 and hasattr(obj, "__dict__")
-            and not isinstance(obj, (Tensor, *CODE)))
+            and not issubclass(type(obj), (Tensor, *CODE)))
 
 
 class Writer(guard.Writer):

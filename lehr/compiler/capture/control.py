@@ -188,14 +188,14 @@ def make_function(m: Machine, f: Frame, flags: int) -> None:
     made = FunctionValue(code.value, f.globals)
     for flag in (8, 4, 2, 1):
         if flags & flag:
-            FUNCTION_PARTS[flag](m, made, f.stack.pop())
+            FUNCTION_PARTS[flag](m, made, f.stack.pop().force(m))
     f.stack.append(made)
 
 
 @step("SET_FUNCTION")
 def set_function(m: Machine, f: Frame, flag: int) -> None:
     made = f.stack.pop()
-    FUNCTION_PARTS[flag](m, made, f.stack.pop())
+    FUNCTION_PARTS[flag](m, made, f.stack.pop().force(m))
     f.stack.append(made)
 
 
@@ -258,9 +258,8 @@ def raise_(m: Machine, f: Frame, count: int) -> None:
     cause = f.stack.pop() if count == 2 else None
     fault = as_fault(m, f.stack.pop(), "exceptions must derive from BaseException")
     if cause is not None:
-        fault.cause = None if m.is_none(cause) else as_fault(
-            m, cause, "exception causes must derive from BaseException")
-        fault.suppress = True
+        fault.set_link(m, "cause", None if m.is_none(cause) else as_fault(
+            m, cause, "exception causes must derive from BaseException"))
     m.set_context(fault)
     raise Raised(fault)
 

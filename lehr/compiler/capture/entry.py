@@ -1,9 +1,9 @@
 """Captured calls: from a machine's outcome to something that can be called again.
 
-A `Captured` is what a machine made of a call: its graph, facts and effects (see `attempt`). An `Entry`
-is a captured call that has been compiled: `check` says whether it is valid for new arguments, `run` reads the
-graph's inputs through their sources, runs the compiled program, and puts results, gradients and side effects
-where the original call would have put them.
+A `Captured` is what a machine made of a call: its graph, facts and effects (see `attempt`). An
+`Entry` is a captured call that has been compiled: `check` says whether it is valid for new
+arguments, `run` reads the graph's inputs through their sources, runs the compiled program, and puts
+results, gradients and side effects where the original call would have put them.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ class Captured:
         self.tracer.finish_generators()
         self.tracer.guard_apart(bool(self.grads))
         self.facts: list[Fact] = self.machine.guards()
-        self.places = {id(twin): self.tracer.sources[id(real)] for real in self.tracer.reals.values()
-                       for twin in (self.tracer.twins[id(real)],) if id(real) in self.tracer.sources}
+        sources, twins = self.tracer.sources, self.tracer.twins
+        self.places = {id(twins[id(real)]): sources[id(real)]
+                       for real in self.tracer.reals.values() if id(real) in sources}
         self.kept = list(self.tracer.twins.values())        # their ids are in use
 
     def _collect(self) -> None:
@@ -137,7 +138,8 @@ class Captured:
             if fn is not None and type(fn) is not Outside and twin._view is None:
                 machine = self.machine
                 machine.frame = None
-                machine.stop("mutated-leaf", "an argument is written in place with gradients recorded",
+                machine.stop("mutated-leaf", "an argument is written in place with gradients "
+                                             "recorded",
                              twin._storage.trace)
 
         ends = {node.edge_of(t)[0] for t in self.aliases}  # type: ignore[index]
@@ -173,7 +175,7 @@ class Captured:
             self.aliases.append(t)
         elif needs and t is not root and (t._view is None or t._view.base is not root):
             # Same memory, a history of its own: an output of its own.
-            return Output(self.output(t, t), None, *here, True, t)
+            return Output(self.output(t, t), None, *here, True, t)  # type: ignore[call-arg]
         index = self.slots.get(id(t._storage))
         if index is None:
             index = self.slots[id(t._storage)] = self.output(root, None)
@@ -183,7 +185,8 @@ class Captured:
         elif needs and not leaf and all(i != index for i, _ in self.differentiable):
             self.differentiable.append((index, root))
         plain = t._view is None and here == trace.root and not root.requires_grad and not leaf
-        return Output(index, None, *here, t is root or plain, root)
+        return Output(  # type: ignore[call-arg]
+            index, None, *here, t is root or plain, root)
 
     def output(self, t: Tensor, differentiable: Tensor | None) -> int:
         """The number of a new output."""
@@ -195,7 +198,8 @@ class Captured:
         return index
 
     def outside(self, t: Tensor) -> Tensor:
-        """The twin of a tensor outside on whose memory `t` lies: the one whose history it shares."""
+        """The twin of a tensor outside on whose memory `t` lies: the one whose history it shares.
+        """
         tracer = self.tracer
         known = [tracer.twins[id(x)] for x in tracer.reals.values() if id(x) in tracer.sources]
         twins = {id(x): x for x in known}
@@ -233,7 +237,7 @@ class Collector(Rebuilder):
 
     def primed(self, resume: Any, function: Any, state: list[Any]) -> Any:
         """Nothing of the program may run here."""
-        return None
+        return (x for x in "")
 
     def native(self, value: NativeValue) -> Any:
         if value.source is None and not getattr(type(value.real), "__lehr_constant__", False) and (
@@ -247,7 +251,8 @@ class Replay(Rebuilder):
 
     repeats = True
 
-    def __init__(self, entry: Entry, arguments: Mapping[str, Any], outputs: Sequence[Tensor]) -> None:
+    def __init__(self, entry: Entry, arguments: Mapping[str, Any],
+                 outputs: Sequence[Tensor]) -> None:
         super().__init__(entry.captured.machine)
         self.entry, self.arguments, self.outputs = entry, arguments, outputs
         self.tensors: dict[int, Tensor] = {}
@@ -441,7 +446,8 @@ class Entry:
             roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
             self.spent = [i for i, t in captured.differentiable if not self._alive(t)]
             leaves = [*(t for t in tracer.twins.values()
-                        if t._meta is not None and t._meta.requires_grad), *(t for _, t in captured.own)]
+                        if t._meta is not None and t._meta.requires_grad),
+                        *(t for _, t in captured.own)]
             found = self._derive(roots, leaves, tangents)
             self.roots = [i for i, _ in roots if i not in self.refused]
             self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]
@@ -456,8 +462,8 @@ class Entry:
 
     def _derive(self, roots: Sequence[tuple[int, Tensor]], leaves: list[Tensor],
                 tangents: list[GraphValue]) -> Sequence[Tensor | None]:
-        """Gradients of the leaves. Where a root's backward raises, the program that asks for it gets
-        that error: the root is `refused`."""
+        """Gradients of the leaves. Where a root's backward raises, the program that asks for it
+        gets that error: the root is `refused`."""
         self.refused: dict[int, Exception] = {}
         try:
             return self._backward(roots, leaves, tangents)
@@ -500,7 +506,9 @@ class Entry:
         tangents.clear()
 
     def _alive(self, t: Tensor) -> bool:
-        """Whether the tensor's history can still be walked: backward inside the call has used it up."""
+        """Whether the tensor's history can still be walked: backward inside the call has used it
+        up.
+        """
         seen, stack = set(), [t.grad_fn]
         while stack:
             fn = stack.pop()
@@ -573,7 +581,8 @@ class Entry:
         for i, _ in self.captured.own:
             outputs[i]._autograd().requires_grad = True
         known = {} if live is True else live.edges
-        edges = [known.get(i) or self._edge(t, i, inputs if i is None or i >= 0 else outputs[::-1], live,
+        edges = [known.get(i)
+                 or self._edge(t, i, inputs if i is None or i >= 0 else outputs[::-1], live,
                                             args, kwargs) for t, i in self.order]
         made = Backward(None, [edge for edge, _ in edges], max(len(self.roots), 1))
         made.inputs = [described for _, described in edges]
@@ -581,7 +590,8 @@ class Entry:
         reads = self.compiled.reads
         versions = tuple((t, t._storage.version, reads is None or i in reads)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
-        made.extra = (self.compiled, state if self.roots else None, inputs, metas, versions, self.needs)
+        made.extra = (self.compiled, state if self.roots else None, inputs, metas, versions,
+                      self.needs)
         for n, i in enumerate(self.roots):
             meta = outputs[i]._autograd()
             meta.grad_fn, meta.index, meta.edge_version = made, n, 0
@@ -594,7 +604,8 @@ class Entry:
             meta.grad_fn = Refused(None, [], 1)
             meta.grad_fn.extra = error
 
-    def _edge(self, twin: Tensor, i: int | None, inputs: list[Any], live: Any, args: tuple[Any, ...],
+    def _edge(self, twin: Tensor, i: int | None, inputs: list[Any], live: Any,
+              args: tuple[Any, ...],
               kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Where the gradient of an input goes, and what it looks like; kept for one that stays."""
         t = self._outside(twin, args, kwargs) if i is None else inputs[i]
@@ -604,19 +615,24 @@ class Entry:
         return made
 
     def _outside(self, twin: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A tensor of the call that is no input of the graph by itself: it shares another one's memory."""
+        """A tensor of the call that is no input of the graph by itself: it shares another one's
+        memory.
+        """
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
         return self.captured.places[id(twin)].read(arguments)
 
     def _replay(self, arguments: Mapping[str, Any], outputs: list[Tensor]) -> Any:
         captured = self.captured
         r = Replay(self, arguments, outputs)
-        ready = [(REPLAY[e.kind], [r(v) for v in (e.target, *e.args)]) for e in captured.machine.effects]
+        ready = [(REPLAY[e.kind],
+                  [r(v) for v in (e.target, *e.args)]) for e in captured.machine.effects]
         grads = [(captured.places[id(twin)].read(arguments), None if g is None else r.twin(g))
                  for twin, g in captured.grads]
         made = None if captured.value is None else r(captured.value)
         for function, values in ready:
             function(*values)
+        for action in r.after:
+            action()
         for t, g in grads:
             t._set_grad(g)
         if captured.modes is not None:

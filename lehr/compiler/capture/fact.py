@@ -23,7 +23,8 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Relation(NamedTuple):
-    """How a comparison of numbers came out; sides are sources, constants or (symbol, left, right)."""
+    """How a comparison of numbers came out; sides are sources, constants or (symbol, left, right).
+    """
     symbol: str
     left: Any
     right: Any

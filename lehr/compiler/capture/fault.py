@@ -51,10 +51,13 @@ class FaultValue(ObjectValue):
         if real is not None:
             self.native = real
 
-    def enter(self, frame: Frame) -> None:
+    def enter(self, m: Machine, frame: Frame) -> None:
         """The exception passes through a frame."""
         ins = frame.program.instructions[frame.at]
-        self.points.append(Point(frame.program.code, ins.offset, frame.line))
+        point = Point(frame.program.code, ins.offset, frame.line)
+        self.points.append(point)
+        if self.real is not None:
+            m.effect("trace", self, Const(point))
 
     def shell(self) -> Any:
         if self.native is not None:
@@ -110,6 +113,7 @@ class FaultValue(ObjectValue):
     @slot("args=")
     def set_args(self, m: Machine, value: Value) -> None:
         self.args = list(m.iterate(value))
+        self.log(m, "args", m.tuple_value(list(self.args)))
 
     @slot("__context__")
     def get_context(self, m: Machine) -> Value:
@@ -117,7 +121,18 @@ class FaultValue(ObjectValue):
 
     @slot("__context__=")
     def set_context(self, m: Machine, value: Value) -> None:
-        self.context = None if m.is_none(value) else value.force(m)
+        self.set_link(m, "context", None if m.is_none(value) else value.force(m))
+
+    def set_link(self, m: Machine, name: str, value: Value | None) -> None:
+        """Writes `context` or `cause`."""
+        setattr(self, name, value)
+        self.suppress = self.suppress or name == "cause"
+        self.log(m, f"__{name}__", value or Const(None))
+
+    def log(self, m: Machine, name: str, value: Value) -> None:
+        """A write to an exception that existed before the call."""
+        if self.real is not None:
+            m.effect("setfield", self, Const(name), value)
 
     @slot("__cause__")
     def get_cause(self, m: Machine) -> Value:
@@ -125,7 +140,7 @@ class FaultValue(ObjectValue):
 
     @slot("__cause__=")
     def set_cause(self, m: Machine, value: Value) -> None:
-        self.cause, self.suppress = None if m.is_none(value) else value.force(m), True
+        self.set_link(m, "cause", None if m.is_none(value) else value.force(m))
 
     @slot("__suppress_context__")
     def get_suppress(self, m: Machine) -> Value:
@@ -134,10 +149,13 @@ class FaultValue(ObjectValue):
     @slot("__suppress_context__=")
     def set_suppress(self, m: Machine, value: Value) -> None:
         self.suppress = m.truth(value)
+        self.log(m, "__suppress_context__", Const(self.suppress))
 
     @slot("__traceback__")
     def get_traceback(self, m: Machine) -> Value:
-        return TracebackValue(self, len(self.points)) if self.points else Const(None)
+        if self.points or self.real is None:
+            return TracebackValue(self, len(self.points)) if self.points else Const(None)
+        return m.part(self.real.__traceback__, self.source, "__traceback__")
 
     @slot("__traceback__=")
     def set_traceback(self, m: Machine, value: Value) -> None:
@@ -148,6 +166,8 @@ class FaultValue(ObjectValue):
             self.points = []
         else:
             m.stop("traceback")
+        if self.real is not None:
+            m.effect("settrace", self, value)
 
     @slot("with_traceback")
     def with_traceback(self, m: Machine, value: Value) -> Value:
@@ -226,7 +246,8 @@ class TracebackValue(Value):
         self.fault, self.size, self.source = fault, size, None
 
     def rebuild(self, r: Rebuilder) -> Any:
-        return traceback(self.fault.points[:self.size])
+        outside = None if self.fault.real is None else r(self.fault).__traceback__
+        return traceback(self.fault.points[:self.size], outside)
 
 
 def stand_in(code: types.CodeType) -> types.FrameType:
@@ -242,9 +263,9 @@ def stand_in(code: types.CodeType) -> types.FrameType:
     raise AssertionError("unreachable")
 
 
-def traceback(points: list[Point]) -> types.TracebackType | None:
-    """A real traceback that shows the captured program's own files and lines."""
-    made = None
+def traceback(points: list[Point], made: types.TracebackType | None = None
+              ) -> types.TracebackType | None:
+    """A real traceback that shows the captured program's own files and lines, then `made`."""
     for point in points:
         made = types.TracebackType(made, stand_in(point.code), point.offset, point.line)
     return made

@@ -108,7 +108,7 @@ class GeneratorValue(IteratorValue):
                 self.running = False
         if not self.started:
             self.frame = None
-            fault.enter(frame)
+            fault.enter(m, frame)
             raise Raised(fault)
         return self.run(m, frame, fault)
 
@@ -223,7 +223,8 @@ class GeneratorValue(IteratorValue):
             return (x for x in "")      # a real generator without content
         if self.running:
             r.machine.stop("generator-escape", self.function.name)
-        return r.paused(self) if self.started else r.generator(self)
+        with r.inside(self):
+            return r.paused(self) if self.started else r.generator(self)
 
 
 class Finished(Signal):

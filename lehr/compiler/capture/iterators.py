@@ -61,7 +61,13 @@ class NativeIterator(IteratorValue):
         return Const(operator.length_hint(self.native))
 
     def rebuild(self, r: Rebuilder) -> Any:
-        real = iter(r(self.whole))
+        return self.advanced(r, iter)
+
+    def advanced(self, r: Rebuilder, start: Callable[[Any], Any]) -> Any:
+        """A new iterator where this one stands; a written container is not yet what it iterates."""
+        if any(effect.target is self.whole for effect in r.machine.effects):
+            r.machine.stop("generator-escape", "an iterator over a container that was written")
+        real = start(r(self.whole))
         for _ in range(self.count):
             next(real, None)
         return real
@@ -91,10 +97,10 @@ class ListIterator(IteratorValue):
         return Const(0 if self.index < 0 else max(0, len(self.whole.parts(m)) - self.index))
 
     def rebuild(self, r: Rebuilder) -> Any:
-        real = iter(r(self.whole))
         if self.index < 0:
             return iter([])
-        real.__setstate__(self.index)
+        real = iter(r(self.whole))
+        r.after.append(lambda: real.__setstate__(self.index))   # the list may have grown
         return real
 
 
@@ -120,7 +126,7 @@ class ReverseIterator(IteratorValue):
 
     def rebuild(self, r: Rebuilder) -> Any:
         real = reversed(r(self.whole))
-        real.__setstate__(self.index)
+        r.after.append(lambda: real.__setstate__(self.index))
         return real
 
 
@@ -477,8 +483,5 @@ class ReversedIterator(NativeIterator):
     __slots__ = ()
 
     def rebuild(self, r: Rebuilder) -> Any:
-        real = reversed(r(self.whole))
-        for _ in range(self.count):
-            next(real, None)
-        return real
+        return self.advanced(r, reversed)
 

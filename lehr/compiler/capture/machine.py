@@ -90,6 +90,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         self.frame: Frame | None = None
         self.depth = 0
         self.handling: list[Any] = [None]                   # exceptions being handled
+        self.around: BaseException | None = None            # the one that the caller handles
         self.facts: dict[Any, Fact] = {}
         self.effects: list[Effect] = []
         self.known: dict[int, Value] = {}                   # id of a real object -> its value
@@ -183,6 +184,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
 
     def deep(self, run: Callable[[], Outcome]) -> Outcome:
         """Runs with room for the frames of the machine itself."""
+        self.around = sys.exc_info()[1]
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 40 * DEPTH))
         try:
@@ -231,12 +233,15 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
                 frame.stack.append(Lasti(kind))
             else:
                 value = next(values)    # the steps of handlers take exceptions as they are
-                fault = isinstance(value.real, BaseException)
+                fault = issubclass(type(value.real), BaseException)
                 frame.stack.append(value.force(self) if fault else value)
         frame.at = frame.next = found.starts[point.offset]
         thrown = next(values).force(self) if point.raises else None
         try:
-            value = self.execute(frame, thrown)  # type: ignore[arg-type]
+            if thrown is not None:  # its traceback has the frame already
+                self.frame = frame
+                self.unwind(frame, Raised(thrown, again=True))  # type: ignore[arg-type]
+            value = self.execute(frame)
         except Raised as raised:
             return Outcome(None, raised.value)
         return Outcome(value, None)
@@ -306,7 +311,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
                     frame.next = at + 1
                     frame.count = count = self.count
                     if count == halt:
-                        self.halted(frame)
+                        halt = self.halted(frame)
                     self.count = count + 1
                     step, arg = steps[at]
                     found = step(self, frame, arg)
@@ -319,15 +324,16 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
                 self.frame = frame
                 self.stop("unmodelled", "a value that is not known here is needed by C code")
 
-    def halted(self, frame: Frame) -> None:
+    def halted(self, frame: Frame) -> int:
+        """The place to halt at is reached; gives another one, if it is not to be."""
         frame.next = frame.at
-        self.stop("halt")
+        return self.stop("halt")  # type: ignore[no-any-return]
 
     def unwind(self, frame: Frame, raised: Raised) -> None:
         """Moves the frame to the handler that covers its instruction, or leaves it."""
         value = raised.value
         if not raised.again:
-            value.enter(frame)
+            value.enter(self, frame)
         handler = frame.program.instructions[frame.at].handler
         if handler is None:
             if raised.again:

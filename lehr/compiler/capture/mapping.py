@@ -45,9 +45,9 @@ class DictValue(ObjectValue):
     def child(self, m: Machine, key: Any) -> Source:
         """The source of one entry."""
         if type(key) in (str, int, bool, float, bytes, type(None), tuple):
-            return self.origin().item(key)
+            return (self.inside() or self.origin()).item(key)
         found = m.lift(key)
-        return self.origin().item(found.source or const(key, "key"))
+        return (self.inside() or self.origin()).item(found.source or const(key, "key"))
 
     def find(self, m: Machine, key: Any) -> Value | None:
         """The value under a key (see `Value.key`), or None."""
@@ -59,7 +59,7 @@ class DictValue(ObjectValue):
         if m.is_wrapped(key):
             return self.full(m).storage.get(key)
         if not dict.__contains__(self.real, key):
-            m.guard(self.source, "absent", key)
+            m.guard(self.inside(), "absent", key)
             self.storage[key] = GONE
             return None
         source = self.child(m, key) if self.source is not None else None
@@ -72,11 +72,12 @@ class DictValue(ObjectValue):
         if not self.sparse:
             return self
         real = self.real
-        m.guard(self.source, "keys", tuple(dict.__iter__(real)))
+        order = list(self.base.__iter__(real))  # type: ignore[attr-defined]
+        m.guard(self.inside(), "keys", tuple(order))
         known, storage = self.storage, dict[Any, Value]()
         self.sparse = False
-        for i, raw in enumerate(list(dict.__iter__(real))):
-            key = m.raw_key(raw, Source("key", self.origin(), i))
+        for i, raw in enumerate(order):
+            key = m.raw_key(raw, Source("key", self.inside() or self.origin(), i))
             found = known.get(key)
             if found is None or found is GONE or self.written(key):
                 found = m.lazy(dict.__getitem__(real, raw), self.child(m, key))
@@ -205,7 +206,7 @@ class DictValue(ObjectValue):
     @slot("__len__")
     def length(self, m: Machine) -> Value:
         if self.sparse and not self.log:
-            m.guard(self.source, "len", len(self.real))
+            m.guard(self.inside(), "len", dict.__len__(self.real))
             return Const(len(self.real))
         return Const(len(self.values_of(m)))
 
@@ -324,7 +325,9 @@ class SpaceValue(DictValue):
             return super().child(m, key)
         if self.owner is None:
             return Source("global", self.origin(), key)
-        return self.owner.source.attr(key) if self.owner.source else self.origin().item(key)
+        if self.owner.source is None or self.origin().kind == "own":
+            return self.origin().item(key)
+        return self.owner.source.attr(key)
 
     def log_put(self, m: Machine, key: Any, value: Value) -> None:
         if self.owner is None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .rebuild import Rebuilder
 
 
+READERS = ("__getitem__", "__len__", "__iter__", "__contains__", "__eq__")
+
+
 class ObjectValue(Value):
     """An instance of any class, with its `__dict__` and its `__slots__`.
 
@@ -45,6 +48,14 @@ class ObjectValue(Value):
     def origin(self) -> Source:
         """The source, or the object itself where it was reached without one."""
         return self.source or const(self.real, f"a {self.type_.__name__}")
+
+    def inside(self) -> Source | None:
+        """The source of a container's content: where its class reads in its own way, without that.
+        """
+        if self.source is None or self.type_ is self.base or all(
+                getattr(self.type_, n, None) is getattr(self.base, n, None) for n in READERS):
+            return self.source
+        return Source("plain", self.source)
 
     def get(self, m: Machine, obj: Value | None, owner: Any) -> Value:
         getter = m.lookup(self.type_, "__get__")
@@ -170,7 +181,9 @@ class CellValue(Value):
 
     def rebuild(self, r: Rebuilder) -> Any:
         real = r.made(self, r.cell(self))
-        if self.content is not GONE:
+        if id(self.content) in r.open:
+            r.waiting.setdefault(id(self.content), []).append(real)
+        elif self.content is not GONE:
             real.cell_contents = r(self.content)
         return real
 

@@ -12,12 +12,14 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .fault import Point as Point_
+from .fault import stand_in
 from .frame import Frame, read_stack
 from .generator import GeneratorValue
 from .objects import CellValue, ClassValue
 from .operation import Key
 from .resume import VALUE, Point, Resume, make_resume
-from .value import CONSTANT_SET, GONE, Lazy, Value
+from .value import CONSTANT_SET, Lazy, Value
 
 if TYPE_CHECKING:
     from .machine import Effect, Machine
@@ -34,7 +36,9 @@ class Rebuilder:
         self.machine = machine
         self.memo: dict[int, Any] = {}
         self.kept: list[Value] = []
+        self.after: list[Callable[[], Any]] = []    # what has to wait for the effects
         self.open: set[int] = set()
+        self.waiting: dict[int, list[Any]] = {}     # id of an open value -> cells that will hold it
 
     def __call__(self, value: Value | None) -> Any:
         assert value is not None
@@ -49,7 +53,11 @@ class Rebuilder:
             self(self.machine.fresh_classes[value.type_])
         if id(value) in self.open:
             self.machine.stop("cyclic-tuple")
-        return self.made(value, value.rebuild(self))
+        real = self.made(value, value.rebuild(self))
+        if self.waiting:
+            for cell in self.waiting.pop(id(value), ()):
+                cell.cell_contents = real
+        return real
 
     def read(self, value: Value) -> Any:
         """Seam: an object that existed before the call."""
@@ -99,7 +107,9 @@ class Rebuilder:
         return self.restart(frame)
 
     def paused(self, value: GeneratorValue) -> Any:
-        """A generator in the middle: one that goes on at its YIELD, with what that gives thrown away."""
+        """A generator in the middle: one that goes on at its YIELD, with what that gives thrown
+        away.
+        """
         frame = value.frame
         assert frame is not None
         spec, stack = read_stack(frame.stack, frame.kept)
@@ -124,21 +134,24 @@ class Rebuilder:
         code = frame.code
         function = self(frame.function)
         names = frame.program.slots
-        values: dict[str, Any] = {}
-        for name, slot in zip(names, frame.slots, strict=True):
-            if slot is not None:
-                content = slot.content if isinstance(slot, CellValue) else slot
-                values[name] = content if content is GONE else self(content)
-        total = code.co_argcount
-        args = [values[n] for n in names[:total]]
-        kwargs = {n: values[n] for n in names[total:total + code.co_kwonlyargcount]}
-        at = total + code.co_kwonlyargcount
+        total, at = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+        stars = bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+        values = [self.content(slot) for slot in frame.slots[:at + stars]]
+        args, kwargs = values[:total], dict(zip(names[total:at], values[total:at], strict=True))
         if code.co_flags & 0x04:
-            args += values[names[at]]
+            args += values[at]
             at += 1
         if code.co_flags & 0x08:
-            kwargs.update(values[names[at]])
+            kwargs.update(values[at])
         return function(*args, **kwargs)
+
+    def content(self, slot: Any) -> Any:
+        """What an argument's slot holds."""
+        if not isinstance(slot, CellValue):
+            return None if slot is None else self(slot)
+        if slot.real is None:
+            return self(slot.content)
+        return self(slot).cell_contents
 
 
 def set_cell(cell: Any, *content: Any) -> None:
@@ -181,11 +194,23 @@ def replace_set(target: set[Any], items: list[Any]) -> None:
     set.update(target, items)
 
 
+def extend_trace(error: BaseException, point: Point_) -> None:
+    """The exception has passed through a frame."""
+    error.__traceback__ = types.TracebackType(error.__traceback__, stand_in(point.code),
+                                              point.offset,
+                                              point.line)
+
+
+def set_trace(error: BaseException, trace: Any) -> None:
+    error.__traceback__ = trace
+
+
 # Effect kind -> what to do with the real target and the real arguments.
 REPLAY: dict[str, Callable[..., Any]] = {
     "setattr": set_attr, "delattr": delete_attr, "setfield": set_field,
     "delfield": delete_field, "cell": set_cell,
     "setglobal": dict.__setitem__, "delglobal": dict.__delitem__,
+    "trace": extend_trace, "settrace": set_trace,
     "dict.setitem": dict.__setitem__, "dict.delitem": dict.__delitem__,
     "ordered.setitem": collections.OrderedDict.__setitem__,
     "ordered.delitem": collections.OrderedDict.__delitem__,
@@ -211,3 +236,5 @@ def replay(effects: list[Effect], rebuilder: Rebuilder) -> None:
              for effect in effects]
     for function, args in ready:
         function(*args)
+    for action in rebuilder.after:
+        action()

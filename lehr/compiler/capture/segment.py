@@ -33,7 +33,8 @@ CALLS = {"CALL": lambda arg: arg[0], "CALL_KW": lambda arg: arg + 1, "CALL_EX": 
 
 
 class Link(NamedTuple):
-    """A way on: the point, the places in the state of what it takes, and how many values are new."""
+    """A way on: the point, the places in the state of what it takes, and how many values are new.
+    """
 
     point: Point
     picks: tuple[int, ...]

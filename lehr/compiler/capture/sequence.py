@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .iterators import ListIterator, NativeIterator, ReverseIterator
+from .iterators import ListIterator, NativeIterator, ReversedIterator, ReverseIterator
 from .objects import ObjectValue
 from .source import Source
 from .value import BINDERS, WRITERS, Const, Known, NotConstant, Value, slot
@@ -83,7 +83,7 @@ class SequenceValue(ObjectValue):
         """The items; those of a real sequence are read now, under a guard on its length."""
         items = self.items
         if items is None:
-            real, source = self.real, self.origin()
+            real, source = self.real, self.inside() or self.origin()
             size = self.base.__len__(real)  # type: ignore[attr-defined]
             m.guard(source, "len", size)
             raw = self.base.__iter__(real)  # type: ignore[attr-defined]
@@ -576,7 +576,7 @@ class DequeValue(SequenceValue):
     @slot("__reversed__")
     def reversed(self, m: Machine) -> Value:
         native = reversed(self.parts(m))
-        return NativeIterator(self, native, lambda v: v, type(native))
+        return ReversedIterator(self, native, lambda v: v, type(native))
 
     @slot("__repr__")
     def repr(self, m: Machine) -> Value:

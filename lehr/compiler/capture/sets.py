@@ -35,16 +35,18 @@ class SetValue(ObjectValue):
 
     def content(self, m: Machine) -> set[Any]:
         if self.storage is None:
-            m.guard(self.source, "elements", frozenset(self.real))
-            keys = [m.raw_key(raw, None) for raw in self.real]
-            plain = all(key is raw for key, raw in zip(keys, self.real, strict=True))
-            self.storage = set(self.real) if plain else set(keys)   # a copy keeps the order
+            content = set(self.base.__iter__(self.real))    # type: ignore[attr-defined]
+            m.guard(self.inside(), "elements", frozenset(content))
+            keys = [m.raw_key(raw, None) for raw in content]
+            plain = all(key is raw for key, raw in zip(keys, content, strict=True))
+            self.storage = content if plain else set(keys)
         return self.storage
 
     def ordered(self, m: Machine) -> set[Any]:
         """The content, where its order matters: equal sets may be ordered differently."""
         if self.real is not None:
-            m.guard(self.source, "keys", tuple(self.real))
+            order = tuple(self.base.__iter__(self.real))    # type: ignore[attr-defined]
+            m.guard(self.inside(), "keys", order)
         return self.content(m)
 
     def constant(self, m: Machine) -> Any:

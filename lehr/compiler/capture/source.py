@@ -6,6 +6,8 @@ that the guard function can hold for good (`const`), and goes on through attribu
 """
 from __future__ import annotations
 
+import collections
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -117,6 +119,15 @@ def cell_expr(tail: str) -> Callable[[Source, Bind], str]:
     return to_expr
 
 
+def based(source: Source) -> Source:
+    assert source.base is not None
+    return source.base
+
+
+def own_dict(base: Any) -> Any:
+    return object.__getattribute__(base, "__dict__")
+
+
 KINDS: dict[str, Kind] = {
     "local": Kind(lambda s, bind: s.key, lambda args, base, key: args[key], lambda s: s.key),
     "const": Kind(lambda s, bind: bind(s.key.obj, s.key.label), lambda args, base, key: key.obj,
@@ -126,6 +137,9 @@ KINDS: dict[str, Kind] = {
     "item": step("{B}[{K}]", "{B}[{K}]", lambda base, key: base[key]),
     "entry": step("{B}.__dict__[{K}]", "{B}.{N}", lambda base, key: base.__dict__[key]),
     "dict": step("{B}.__dict__", "{B}.__dict__", lambda base, key: base.__dict__),
+    "own": Kind(    # where the class reads attributes in its own way
+        lambda s, bind: f"{bind(own_dict, 'own_dict')}({based(s).expr(bind)})",
+        lambda arguments, base, key: own_dict(base), lambda s: f"{based(s).name()}.__dict__"),
     "type": step("type({B})", "type({B})", lambda base, key: type(base)),
     "call": step("{B}()", "{B}()", lambda base, key: base()),
     "len": step("len({B})", "len({B})", lambda base, key: len(base)),
@@ -139,6 +153,32 @@ KINDS: dict[str, Kind] = {
     "cell": Kind(cell_expr(".cell_contents"),
                  lambda args, base, key: cell(base, key).cell_contents, lambda s: s.key[1]),
 }
+
+
+# Base class -> the content of an object without what its own class does about it.
+PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (collections.OrderedDict, lambda x: dict(collections.OrderedDict.items(x))),
+    (dict, dict.copy), (list, list.copy), (tuple, lambda x: tuple.__getitem__(x, slice(None))),
+    (collections.deque, lambda x: list(collections.deque.__iter__(x))),
+    (set, lambda x: set(set.__iter__(x))), (frozenset, lambda x: set(frozenset.__iter__(x))))
+
+
+def plain(x: Any) -> Any:
+    """The content of a container, whatever methods its class has written over."""
+    kind = type(x)
+    return next(copy(x) for base, copy in PLAIN if issubclass(kind, base))
+
+
+KINDS["plain"] = Kind(
+    lambda s, bind: f"{bind(plain, 'plain')}({based(s).expr(bind)})",
+    lambda arguments, base, key: plain(base), lambda s: based(s).name())
+
+
+# The exception that the caller of the captured function is handling.
+HANDLED = Source("handled", None)
+KINDS["handled"] = Kind(
+    lambda s, bind: f"{bind(sys.exc_info, 'exc_info')}()[1]",
+    lambda arguments, base, key: sys.exc_info()[1], lambda s: "sys.exc_info()[1]")
 
 
 def local(name: str) -> Source:

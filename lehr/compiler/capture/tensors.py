@@ -1,10 +1,8 @@
 """Tensors, run-time numbers and framework objects as values of the machine.
 
 A tensor value holds a *twin* (see `tracer`). The framework's own tensor code is not interpreted: a
-call of a
-function of the `NATIVE` modules runs for real, on twins, and its ops land in the tracer's graph.
-Everything
-else (`nn`, `optim`, the user's code) is interpreted like any Python.
+call of a function of the `NATIVE` modules runs for real, on twins, and its ops land in the tracer's
+graph. Everything else (`nn`, `optim`, the user's code) is interpreted like any Python.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.compiler.capture.directive import DIRECTIVES
-from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.fact import FACTS, Relation, apart
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
@@ -31,7 +28,7 @@ from lehr.compiler.capture.source import KINDS, Kind, Source, const
 from lehr.compiler.capture.tracer import SMALL, NeedsFlat, SymNumber, Tracer, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
-from lehr.ops.registry import Functions
+from lehr.ops.registry import Functions, Op
 from lehr.tensor.format import Layout, MemoryFormat
 from lehr.tensor.state import STATE, State
 from lehr.tensor.tensor import Tensor
@@ -62,7 +59,9 @@ GRAPHS = (os.path.join(HERE, "tracer.py"), os.path.join(os.path.dirname(HERE), "
 
 
 def is_internal(error: BaseException) -> bool:
-    """Whether an error that native code raised on twins was made by the tracer or the graph's builder."""
+    """Whether an error that native code raised on twins was made by the tracer or the graph's
+    builder.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -96,7 +95,8 @@ FACTS["storage"] = lambda x, detail, args: x._storage.origin is detail.read(args
 FACTS["offset"] = lambda x, detail, args: x._offset == detail
 FACTS["apart"] = lambda x, detail, args: apart(x, *[s.read(args) for s in detail])
 KINDS["whole"] = Kind(
-    lambda s, bind: f"{bind(whole_of, 'whole_of')}({s.base.expr(bind)})",  # type: ignore[union-attr]
+    # type: ignore[union-attr]
+    lambda s, bind: f"{bind(whole_of, 'whole_of')}({s.base.expr(bind)})",
     lambda args, base, key: whole_of(base),
     lambda s: f"the storage of {s.base.name()}")  # type: ignore[union-attr]
 
@@ -210,7 +210,8 @@ class Lower(Rebuilder):
             return self.function(value)
         if isinstance(value, ClassValue):
             return value.real
-        if isinstance(value, Known) and (value.source is None or type(value.real) in OPAQUE_CONSTANTS):
+        if isinstance(value, Known) and (value.source is None
+                                         or type(value.real) in OPAQUE_CONSTANTS):
             return value.real
         if isinstance(value, TensorValue | NumberValue | NativeValue | FaultValue):
             return value.rebuild(self)
@@ -243,7 +244,8 @@ class Lower(Rebuilder):
         return callback
 
 
-# Operators that a graph computes as Python does; with divisions, as long as nothing is divided by zero.
+# Operators that a graph computes as Python does; with divisions, as long as nothing is divided by
+# zero.
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 DIVISIONS = frozenset(("/", "//", "%", "**"))
 
@@ -263,7 +265,8 @@ class TensorMachine(Machine):
         self.lower = Lower(self)
         self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
         self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native,
-                               MemoryFormat: make_native, Layout: make_native, State: make_native, **dict.fromkeys(COMPILED, make_compiled),
+                               MemoryFormat: make_native, Layout: make_native, State: make_native,
+                               **dict.fromkeys(COMPILED, make_compiled),
                                Functions: lambda m, real, source: NativeValue(real, source)})
 
     def guard(self, source: Source | None, kind: str, detail: Any) -> None:
@@ -581,8 +584,8 @@ class CaptureTracer(Tracer):
         return made
 
     def guard_apart(self, writes: bool) -> None:
-        """Where the program writes to memory from outside or gives gradients (`writes`), no two of its
-        inputs may share memory that it took for separate."""
+        """Where the program writes to memory from outside or gives gradients (`writes`), no two of
+        its inputs may share memory that it took for separate."""
         if writes or any(s.trace.written for s in self.storages.values()):
             first, *others = self.first.values()
             if others:
@@ -614,7 +617,8 @@ class CaptureTracer(Tracer):
 
 def enter(tracer: Tracer | None) -> dict[str, Any]:
     """Puts a tracer in force; returns the modes to give to `leave`."""
-    held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly", "unbroken")}
+    held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly",
+                                           "unbroken")}
     STATE.tracer = tracer
     return held
 

@@ -1,9 +1,10 @@
 """Symbolic tensors: the eager code runs once more, and the ops it calls become a graph.
 
-While a tracer is in force (`STATE.tracer`), every tensor that reaches an op is a *twin*: an ordinary `Tensor`
-whose storage holds no memory but a graph value. Layouts, views, versions and the tape are the eager code's
-own; only `emit`, `write`, `rng` and `concretize` differ. A storage that exists outside becomes a `Ref`
-parameter when it is first read; one that the program makes is a plain value, replaced when it is written.
+While a tracer is in force (`STATE.tracer`), every tensor that reaches an op is a *twin*: an
+ordinary `Tensor` whose storage holds no memory but a graph value. Layouts, views, versions and the
+tape are the eager code's own; only `emit`, `write`, `rng` and `concretize` differ. A storage that
+exists outside becomes a `Ref` parameter when it is first read; one that the program makes is a
+plain value, replaced when it is written.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from lehr.tensor import autograd, dispatch
 from lehr.tensor.node import Node
 from lehr.tensor.storage import Storage
 from lehr.tensor.tensor import Meta, Tensor
-
 
 # What arithmetic on run-time numbers means in Python.
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -50,11 +50,13 @@ def bits_of(name: str, a: Any, b: Any) -> int | None:
             for n in (a, b)]
     if name not in GROWTH or bits[0] is None or bits[1] is None:
         return None
-    return GROWTH[name](*bits)
+    return GROWTH[name](*bits)  # type: ignore[arg-type]
 
 
 class NeedsFlat(Exception):
-    """A storage is seen through views that no single one covers: capture again with it as a flat Ref."""
+    """A storage is seen through views that no single one covers: capture again with it as a flat
+    Ref.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -72,7 +74,8 @@ class Traced:
 
     __slots__ = ("real", "ref", "root", "tensor", "tracer", "value", "written")
 
-    def __init__(self, tracer: Tracer, value: Value | None, ref: Value | None, real: Storage | None) -> None:
+    def __init__(self, tracer: Tracer, value: Value | None, ref: Value | None,
+                 real: Storage | None) -> None:
         self.tracer, self.value, self.ref, self.real = tracer, value, ref, real
         self.root: Any = None
         self.tensor: Any = None
@@ -80,7 +83,8 @@ class Traced:
 
 
 class TwinMeta(Meta):
-    """The Meta of a twin: the gradient outside becomes a twin when the program looks at it, not before.
+    """The Meta of a twin: the gradient outside becomes a twin when the program looks at it, not
+    before.
 
     seen  the program has read it; `was` is what it found
     """
@@ -111,7 +115,9 @@ class TwinMeta(Meta):
 
     @property
     def changed(self) -> bool:
-        """Whether the program has left another gradient behind (or has not looked at the one it replaced)."""
+        """Whether the program has left another gradient behind (or has not looked at the one it
+        replaced).
+        """
         return self._grad is not UNSEEN and not (self.seen and self._grad is self.was)
 
 
@@ -149,13 +155,15 @@ class Outside(Node):
 
 
 class SymNumber:
-    """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python number.
+    """A number known only at run time: a 0-d float64 or int64 graph value that acts as a Python
+    number.
 
-    Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the value in the
-    captured call; where the program needs the value itself (a branch, an index), the hint is used and every
-    number from outside that it came from (`leaves`: key -> value) becomes a constant under a guard. `expr` is
-    how Python would compute it, (symbol, left, right) over keys and constants; None where that is too long.
-    `bits` is how large an int can get, None where that does not matter.
+    Arithmetic adds nodes in double precision (or int64), as Python would compute. `hint` is the
+    value in the captured call; where the program needs the value itself (a branch, an index), the
+    hint is used and every number from outside that it came from (`leaves`: key -> value) becomes a
+    constant under a guard. `expr` is how Python would compute it, (symbol, left, right) over keys
+    and constants; None where that is too long. `bits` is how large an int can get, None where that
+    does not matter.
     """
 
     __slots__ = ("bits", "expr", "hint", "leaves", "tracer", "value")
@@ -199,7 +207,8 @@ def _arith(name: str, flip: bool) -> Callable[[Any, Any], Any]:
     def method(self: SymNumber, other: Any) -> Any:
         if isinstance(other, Tensor) or not isinstance(other, (int, float, SymNumber)):
             return NotImplemented
-        return self.tracer.arith(name, other, self) if flip else self.tracer.arith(name, self, other)
+        return self.tracer.arith(name, other, self) if flip else self.tracer.arith(name, self,
+                                                                                   other)
     return method
 
 
@@ -219,7 +228,7 @@ for _dunder, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div",
     setattr(SymNumber, f"__r{_dunder}__", _arith(_op, True))
 for _dunder in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(SymNumber, f"__{_dunder}__", _compare(_dunder))
-SymNumber.__neg__ = lambda self: self * -1  # type: ignore[attr-defined]
+SymNumber.__neg__ = lambda self: self * -1  # type: ignore[operator,attr-defined]
 
 
 class Tracer:
@@ -239,17 +248,18 @@ class Tracer:
         self.twins: dict[int, Tensor] = {}
         self.reals: dict[int, Tensor] = {}              # id(twin) -> the tensor outside
         self.storages: dict[int, Storage] = {}          # id(real storage) -> the twin's storage
-        self.inputs: list[tuple[Value, Any]] = []       # graph parameter -> Tensor, Generator or number key
+        # graph parameter -> Tensor, Generator or number key
+        self.inputs: list[tuple[Value, Any]] = []
         self.numbers: dict[Any, SymNumber] = {}
         self.generators: dict[int, list[Any]] = {}
         self._keep: list[Any] = []
         self.ops = 0
 
-    # -- the seams the dispatcher uses ---------------------------------------------------------------------
+    # -- the seams the dispatcher uses -------------------------------------------------------------
 
     def lift(self, op: Op, args: Any) -> Any:
-        """Bound arguments with twins in the place of tensors from outside; run-time numbers stay only
-        where the op takes a Scalar."""
+        """Bound arguments with twins in the place of tensors from outside; run-time numbers stay
+        only where the op takes a Scalar."""
         params = op.params if op is not None else None
         return self._lifted(args, lambda i: params is not None and "Scalar" in params[i].types)
 
@@ -259,7 +269,7 @@ class Tracer:
             if isinstance(a, Tensor):
                 made = a if self._is_mine(a) else self.twin(a)
             elif type(a) in (list, tuple):
-                made = self._lifted(a, lambda _, i=i: scalar(i))
+                made = self._lifted(a, lambda _, i=i: scalar(i))  # type: ignore[misc]
             elif type(a) is SymNumber and not scalar(i):
                 made = a.settle()
             else:
@@ -331,7 +341,8 @@ class Tracer:
         raise RuntimeError(f"{what} needs the data of a tensor that is being captured")
 
     def changes(self, t: Tensor, what: str, always: bool = False) -> None:
-        """The program gives a tensor another layout, flag or memory. `always`: also one of its own."""
+        """The program gives a tensor another layout, flag or memory. `always`: also one of its own.
+        """
         if always or id(t) in self.reals:
             raise RuntimeError(f"{what} of a tensor that is being captured")
 
@@ -343,7 +354,7 @@ class Tracer:
         """The op's result depends on data in a way that no graph describes."""
         raise RuntimeError(f"{op.name} cannot be part of a graph ({op.breaks})")
 
-    # -- values --------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     def values(self, args: Any) -> Any:
         """Bound arguments with graph values in the place of twins and run-time numbers."""
@@ -412,7 +423,7 @@ class Tracer:
         trace.tensor, trace.root = t, (t._shape, t._strides, 0, t.dtype)
         return t
 
-    # -- the world outside ---------------------------------------------------------------------------------
+    # -- the world outside -------------------------------------------------------------------------
 
     def twin(self, t: Tensor) -> Tensor:
         """The twin of a tensor from outside; its storage becomes a Ref parameter."""
@@ -514,7 +525,8 @@ class Tracer:
         if made.dtype is not want:
             made = self.builder.F.to_dtype(made, want)
         x, y = (n.expr if isinstance(n, SymNumber) else n for n in (a, b))
-        short = x is not None and y is not None and len(leaves) <= LEAVES and depth(x) + depth(y) < DEPTH
+        short = (x is not None and y is not None and len(leaves) <= LEAVES
+                 and depth(x) + depth(y) < DEPTH)
         return SymNumber(self, made, hint, leaves, (SYMBOLS[name], x, y) if short else None, bits)
 
     def finish_generators(self) -> None:

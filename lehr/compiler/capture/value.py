@@ -357,7 +357,10 @@ class Binding(Value):
         return self.owner
 
     def rebuild(self, r: Rebuilder) -> Any:
-        return self.function.real.__get__(r(self.owner))
+        function, owner = r(self.function), r(self.owner)
+        if type(function) is types.ClassMethodDescriptorType:
+            return function.__get__(None, owner)
+        return function.__get__(owner)
 
 
 def bind_method(m: Machine, found: Known, obj: Value | None, owner: Any) -> Value:

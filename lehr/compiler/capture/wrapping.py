@@ -53,13 +53,15 @@ def make_function(m: Machine, real: Any, source: Source | None) -> Value:
 
 def make_method(m: Machine, real: Any, source: Source | None) -> Value:
     owner = m.part(real.__self__, source, "__self__")
-    return MethodValue(m.part(real.__func__, source, "__func__").force(m), owner, real)
+    made = MethodValue(m.part(real.__func__, source, "__func__").force(m), owner, real)
+    made.source = source
+    return made
 
 
 def make_builtin(m: Machine, real: Any, source: Source | None) -> Value:
     """A C function; bound to an object it is the method descriptor of that object's class."""
     owner = real.__self__
-    if owner is None or isinstance(owner, (types.ModuleType, type)):
+    if owner is None or issubclass(type(owner), (types.ModuleType, type)):
         return Known(real, source)
     descriptor = getattr(type(owner), real.__name__, None)
     if descriptor is None:
@@ -179,11 +181,12 @@ class Wraps(Base):
         """The value of an object that is about to be used, with its guards."""
         kind = type(real)
         if kind in CONSTANT_SET:
-            if source is not None and kind in NUMBERS:
+            if source is not None and kind in NUMBERS and real == real:
                 return self.number(real, source)
-            self.guard(source, "equals", real)
+            self.guard(source, "equals" if real == real else "is", real)    # NaN is itself only
             return Const(real)
-        passing = kind in TEMPORARY and not isinstance(real.__self__, (type, types.ModuleType))
+        passing = kind in TEMPORARY and not issubclass(
+            type(real.__self__), (type, types.ModuleType))
         found = self.known.get(id(real))
         if found is not None and not passing:
             self.guard_again(found, real, source)
@@ -205,7 +208,7 @@ class Wraps(Base):
             return
         if kind is types.FunctionType:
             self.guard(source, "function", (real.__code__, real.__globals__))
-        elif isinstance(real, BY_IDENTITY) and kind not in TEMPORARY:
+        elif issubclass(kind, BY_IDENTITY) and kind not in TEMPORARY:
             self.guard(source, "is", real)
         else:
             self.guard(source, "type", kind)
@@ -214,7 +217,7 @@ class Wraps(Base):
         """The same object through another path."""
         if source is None or found.source == source:
             return
-        if found.source is None or isinstance(real, BY_IDENTITY):
+        if found.source is None or issubclass(type(real), BY_IDENTITY):
             self.guard(source, "is", real)
         else:
             self.guard(source, "alias", found.source)
@@ -323,7 +326,7 @@ class Wraps(Base):
         found = self.known.get(id(real))
         if found is not None:
             return found
-        if isinstance(real, (type, types.ModuleType, types.FunctionType, *BY_IDENTITY)):
+        if issubclass(kind, (type, types.ModuleType, types.FunctionType, *BY_IDENTITY)):
             return self.wrap(real, None)
         if kind.__module__ == "typing":
             return self.wrap(real, None)
@@ -331,7 +334,7 @@ class Wraps(Base):
             found = self.known[id(real)] = Known(real)
             self.kept.append(real)
             return found
-        if isinstance(real, BaseException):
+        if issubclass(kind, BaseException):
             return self.native_fault(real)
         return self.stop("native-result", f"{kind.__module__}.{kind.__qualname__}")
 
