@@ -1,7 +1,8 @@
 """Emitted Triton compiled to machine code for NVIDIA GPUs, on a machine without one.
 
-`pytest tests/emit/test_cubins.py -k steps` compiles every kernel of whole training steps: of a GPT,
-of a perceptron, of a transformer block in bfloat16. `-k "not steps"`: the rest.
+`pytest tests/emit/test_cubins.py -k workloads` compiles every kernel of `gpt_step`, `mlp` and
+`vit_block` as `lehr bench` runs them; `-k steps` those of whole training steps of a smaller GPT, a
+perceptron, and a transformer block in bfloat16.
 """
 
 import functools
@@ -12,7 +13,11 @@ import sys
 
 import pytest
 
+import lehr
 from lehr.base import dtype as dt
+from lehr.cli.bench import workload
+from lehr.cli.bench.cases import pytorch
+from lehr.compiler import backend
 from lehr.compiler.emit import triton
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.fuse import fuse
@@ -97,6 +102,29 @@ def test_steps(name, store):
     code = triton.emit(program)
     assert not any("host" in s for s in code.record["steps"])
     compiled(code, store)
+
+
+class Done(BaseException):
+    """The captured graph is compiled; nothing runs here."""
+
+
+@pytest.mark.parametrize("name", ["gpt_step", "mlp", "vit_block"])
+def test_workloads(name, store, monkeypatch):
+    """Every kernel of a workload of `lehr bench`, captured from Python."""
+    def make(graph, strides, options):
+        program = lower(pipeline.run(graph), result_strides=strides, supports=triton.supports)
+        code = triton.emit(verify(fuse(program)))
+        assert not any("host" in s for s in code.record["steps"])
+        raise Done(len(compiled(code, store)))
+
+    def cubins(request, options):
+        return backend.native(request, options, make)
+
+    monkeypatch.setitem(backend.BACKENDS, "cubins", cubins)
+    run, _ = pytorch.build(name, "eager", workload.arrays(name), "default")
+    with pytest.raises(Done) as found:
+        lehr.compile(run, backend="cubins", fullgraph=True)()
+    assert found.value.args[0] >= 3
 
 
 @pytest.mark.parametrize("arch", [80, 90])
