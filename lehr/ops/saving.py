@@ -76,6 +76,32 @@ def reads_for(op: Any, live: tuple[bool, ...]) -> dict[str, str]:
     return found  # type: ignore[no-any-return]
 
 
+def unread(op: Any) -> frozenset[int]:
+    """Results whose values the rule leaves alone: `_, mean, var = out` reads none of the first."""
+    found = op.__dict__.get("_unread")
+    if found is None:
+        try:
+            found = _unread_source(op)
+        except (OSError, TypeError, SyntaxError):  # no source: every result counts
+            found = frozenset()
+        op.__dict__["_unread"] = found
+    return found  # type: ignore[no-any-return]
+
+
+def _unread_source(op: Any) -> frozenset[int]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(op.vjp))).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        return frozenset()
+    name = tree.args.args[2].arg
+    spread = [n.targets[0].elts for n in tree.body if isinstance(n, ast.Assign)
+              and isinstance(n.targets[0], ast.Tuple) and isinstance(n.value, ast.Name)
+              and n.value.id == name]
+    if len(spread) != 1 or _loads(tree, name) != 1:
+        return frozenset()
+    return frozenset(i for i, each in enumerate(spread[0])
+                     if isinstance(each, ast.Name) and not _loads(tree, each.id))
+
+
 def _split(op: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
     """What the rule reads in any case, and in each lazy element of its result."""
     made = op.__dict__.get("_split_reads")

@@ -16,7 +16,7 @@ from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops.expand import pullback
 from lehr.ops.registry import Op
-from lehr.ops.saving import reads_for
+from lehr.ops.saving import reads_for, unread
 from lehr.tensor.hook import Handle
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
@@ -380,7 +380,9 @@ def keep_out(node: Node, out: Any, how: str) -> None:
     """Saves of the results what the node's rule reads of them."""
     outs = out if isinstance(out, tuple) else (out,)
     if how == "value":
-        made: Iterable[Any] = [Saved(t, True) for t in outs]
+        idle = unread(node.op) if len(outs) > 1 else ()
+        made: Iterable[Any] = [Described(t._shape, t.dtype, t.device) if i in idle
+                               else Saved(t, True) for i, t in enumerate(outs)]
     elif how == "meta":
         made = [Described(t._shape, t.dtype, t.device) for t in outs]
     else:

@@ -185,3 +185,12 @@ def test_children_after_fork_compute() -> None:
             "if pid: assert os.waitpid(pid, 0)[1] == 0\n"
             "else: os._exit(0)\n")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_result_that_the_rule_does_not_read_may_be_written_in_place():
+    x = lehr.randn(2, 3, 4, 4, requires_grad=True)
+    norm = lehr.nn.BatchNorm2d(3)
+    norm(x).relu().square().sum().backward()
+    want, x.grad = x.grad.clone(), None
+    lehr.nn.functional.relu(norm(x), inplace=True).square().sum().backward()
+    assert lehr.allclose(x.grad, want)
