@@ -69,6 +69,7 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.promote":
             "result_type promote_types can_cast get_default_dtype set_default_dtype",
         "lehr.compiler.compile": "compile",
+        "lehr.compiler.capture.directive": "_disable_dynamo=disable",
         "lehr.tensor.autocast":
             "autocast is_autocast_enabled set_autocast_enabled get_autocast_dtype "
             "set_autocast_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
@@ -150,9 +151,61 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "lehr.compiler": {
         "lehr.compiler.counters": "stats",
-        "lehr.compiler.compile": "compile reset",
-        "lehr.tensor.mode": "is_compiling",
-        "lehr.compiler.capture.directive": "disable error_on_graph_break graph_break",
+        "lehr.compiler.compile": "compile reset list_backends",
+        "lehr.compiler.stance": "set_stance",
+        "lehr.compiler.explain": "explain",
+        "lehr.compiler.dynamo": "cudagraph_mark_step_begin",
+        "lehr.tensor.mode": "is_compiling is_dynamo_compiling=is_compiling",
+        "lehr.compiler.capture.directive":
+            "disable error_on_graph_break graph_break allow_in_graph assume_constant_result "
+            "nested_compile_region wrap_numpy is_exporting",
+    },
+    "lehr._dynamo": {
+        "lehr.compiler.compile": "list_backends lookup_backend register_backend",
+        "lehr.compiler.stance": "set_stance",
+        "lehr.compiler.explain": "explain",
+        "lehr.compiler.module": "OptimizedModule",
+        "lehr.compiler.dynamo":
+            "optimize optimize_assert run mark_dynamic mark_static maybe_mark_dynamic "
+            "mark_unbacked mark_static_address reset",
+        "lehr.tensor.mode": "is_compiling is_dynamo_compiling=is_compiling",
+        "lehr.compiler.capture.directive":
+            "disable error_on_graph_break graph_break allow_in_graph assume_constant_result "
+            "nested_compile_region",
+    },
+    "lehr._dynamo.decorators": {
+        "lehr.compiler.stance": "set_stance",
+        "lehr.compiler.dynamo":
+            "mark_dynamic mark_static maybe_mark_dynamic mark_unbacked mark_static_address",
+        "lehr.compiler.capture.directive":
+            "disable error_on_graph_break graph_break allow_in_graph",
+    },
+    "lehr._dynamo.eval_frame": {
+        "lehr.compiler.module": "OptimizedModule",
+        "lehr.compiler.dynamo": "optimize optimize_assert run",
+        "lehr.compiler.explain": "explain",
+        "lehr.compiler.capture.directive": "disable",
+    },
+    "lehr._dynamo.exc": {
+        "lehr.compiler.site":
+            "TorchDynamoException=CompilerError Unsupported "
+            "RecompileLimitExceeded=RecompileLimit FailOnRecompileLimitHit=RecompileLimit",
+    },
+    "lehr._dynamo.utils": {
+        "lehr.compiler.dynamo": "counters compile_times clone_inputs",
+    },
+    "lehr._dynamo.backends": {},
+    "lehr._dynamo.backends.registry": {
+        "lehr.compiler.compile": "list_backends lookup_backend register_backend",
+    },
+    "lehr._inductor": {
+        "lehr.compiler.dynamo": "cudagraph_mark_step_begin",
+    },
+    "lehr._inductor.utils": {
+        "lehr.compiler.dynamo": "fresh_cache fresh_inductor_cache=fresh_cache",
+    },
+    "lehr._logging": {
+        "lehr.compiler.setting": "set_logs",
     },
     "lehr.special": {},
     "lehr.linalg": {},

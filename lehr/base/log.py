@@ -148,8 +148,13 @@ def dump(title: str, *, force: bool = False) -> Dump:
 
 
 def reset() -> None:
-    """Forget which warnings were given and which channels are on (after the options changed)."""
+    """Forget which warnings were given and which channels are on."""
     with _lock:
         _said.clear()
+    refresh()
+
+
+def refresh() -> None:
+    """Forget which channels are on (after the options changed)."""
     for each in _channels.values():
         each._on = None

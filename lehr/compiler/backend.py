@@ -236,6 +236,10 @@ def binding(forward: Callable[..., Any], program: Any) -> Any:
     return bind and (lambda inputs, fixed: functools.partial(forward, bind(inputs, fixed)))
 
 
-BACKENDS: dict[str, Callable[..., Compiled]] = {"reference": reference, "inductor": native}
+# Under PyTorch's names, too: those without code generation are the interpreter.
+BACKENDS: dict[str, Callable[..., Compiled]] = {
+    "reference": reference, "inductor": native, "eager": reference, "aot_eager": reference}
+TAGS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("reference", "eager", "aot_eager"), ("debug",))
 
 __all__ = ["BACKENDS", "Graph", "native", "reference"]

@@ -8,31 +8,48 @@ This is where the stages meet: capture gives a `Request`, `BACKENDS` turn it int
 from __future__ import annotations
 
 import functools
+import sys
+import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lehr.base import options
 from lehr.base.options import Options
-from lehr.compiler import backend
+from lehr.compiler import backend, custom, setting, stance
+from lehr.compiler.capture import directive
 from lehr.compiler.capture.tensors import COMPILED
+from lehr.compiler.module import OptimizedModule, is_module, make_module, recompiled
 from lehr.compiler.site import CallSite, Family, trimmed
+from lehr.compiler.stance import CURRENT
 
 
 class CompiledFunction(CallSite):
-    """A function whose calls run compiled. Safe to call from several threads."""
+    """A function whose calls run compiled. Safe to call from several threads.
 
-    def __init__(self, function: Callable[..., Any], opts: Options, make: Any) -> None:
-        super().__init__(Family(opts, make), function)
+    recipe: (options given, back end), what `lehr.compile` needs to make it again
+    """
+
+    def __init__(self, function: Callable[..., Any], changes: Mapping[str, Any], chosen: Any
+                 ) -> None:
+        super().__init__(Family(changes, find_backend(chosen)), function)
         functools.update_wrapper(self, self.function)
-        self.options, self.backend_name = opts, make.__name__
-        FUNCTIONS.add(self)
+        self.recipe = dict(changes), chosen
+        self._torchdynamo_orig_callable = function
+        with LOCK:
+            FUNCTIONS.add(self)
+
+    @property
+    def options(self) -> Options:
+        return self.family.options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.bound:
             args = self.bound + args
         try:
+            if CURRENT.skip:
+                return self.native(args, kwargs)
             for entry in self.entries:
                 live = entry.check(args, kwargs)
                 if live:
@@ -48,19 +65,42 @@ class CompiledFunction(CallSite):
     def __get__(self, obj: Any, owner: Any = None) -> Any:
         return self if obj is None else types.MethodType(self, obj)
 
+    def __reduce__(self) -> Any:
+        """A function that is found under its name is pickled as that name."""
+        place: Any = sys.modules.get(getattr(self.function, "__module__", None) or "")
+        for part in self.name.split("."):
+            place = getattr(place, part, None)
+        if place is self:
+            return self.name
+        return recompiled, (self._torchdynamo_orig_callable, *self.recipe)
 
+    def __copy__(self) -> CompiledFunction:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<compiled function {self.name}>"
+
+
+LOCK = threading.Lock()
 FUNCTIONS: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
 
 
 def reset() -> None:
     """Forgets every captured call: compiled functions start anew."""
-    for each in list(FUNCTIONS):
+    with LOCK:
+        every = list(FUNCTIONS)
+    for each in every:
         with each.lock:
-            each.entries, each.eager, each.loose = [], False, frozenset()
+            each.restart()
             each.family.reset()
 
 
+def refuse_stance(m: Any, function: Any) -> None:
+    m.stop("requested", "lehr.compiler.set_stance() acts on the calls that follow")
+
+
 COMPILED.append(CompiledFunction)
+directive.DIRECTIVES[stance.change.__code__] = refuse_stance
 
 
 def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
@@ -68,9 +108,14 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
             options: dict[str, Any] | None = None, disable: bool = False) -> Any:
     """Compiles a function or a Module: the returned callable acts the same, faster.
 
-    fullgraph: a graph break is an error; dynamic: True symbolic sizes, False static, None as they
-    change; mode: a name of `lehr.base.options.MODES`; options: names and values of `Options`;
-    disable: return `model`. As a decorator with arguments it is called without `model`.
+    model: compiled once more where it is compiled already; without it, a decorator is returned.
+    fullgraph: a graph break is an error. dynamic: as in PyTorch; sizes are compiled one by one.
+    backend: a name of `list_backends(())`, or a callable, see `lehr.compiler.custom`. mode: a name
+    of `lehr.base.options.MODES`. options: names and values of `Options`, or of
+    `torch._inductor.config`. disable: return `model`.
+
+    OptionError (a ValueError) for an unknown option, mode or value, ValueError for an unknown back
+    end, TypeError for what cannot be called.
     """
     if model is None:
         return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend,
@@ -79,58 +124,49 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         return model
     if not callable(model):
         raise TypeError(f"compile() takes a function or a Module, not {type(model).__name__}")
-    changes: dict[str, Any] = dict(options or {})
+    changes = setting.translate(options or {})
     changes.update({k: v for k, v in (("fullgraph", fullgraph or None), ("dynamic", dynamic),
                                       ("mode", mode)) if v is not None})
-    opts = default_options().replace(**changes)
-    make = find_backend(backend)
-    if hasattr(type(model), "forward") and hasattr(model, "_modules"):
-        return compile_module(model, opts, make)
-    return CompiledFunction(model, opts, make)
+    default_options().replace(**changes)    # raises what is wrong with them now
+    if isinstance(model, OptimizedModule):
+        model = model.plain
+    if isinstance(model, CompiledFunction):
+        model = model._torchdynamo_orig_callable
+    if is_module(model):
+        return make_module(model, CompiledFunction(model.__call__, changes, backend))
+    return CompiledFunction(model, changes, backend)
 
 
 def default_options() -> Options:
     return options.default()
 
 
-def find_backend(name: Any) -> Any:
-    """A back end by name."""
-    if callable(name):
-        raise TypeError("custom back ends are registered with lehr.compiler.backend.register, by "
-                        "name")
+def find_backend(chosen: Any) -> Any:
+    """A back end by name, or the one that a callable is."""
+    if callable(chosen):
+        return custom.backend(chosen)
     try:
-        return backend.BACKENDS[name]
-    except KeyError:
-        raise ValueError(f"unknown backend {name!r}; there are "
-                         f"{', '.join(sorted(backend.BACKENDS))}"
-                         ) from None
+        return backend.BACKENDS[chosen]
+    except (KeyError, TypeError):
+        raise ValueError(f"unknown backend {chosen!r}; there are "
+                         f"{', '.join(sorted(backend.BACKENDS))}, or a callable") from None
 
 
-def compile_module(module: Any, opts: Options, make: Any) -> Any:
-    """The module itself with a compiled call: an object of a subclass, on the same `__dict__`."""
-    made = object.__new__(compiled_class(type(module)))  # type: ignore[arg-type, var-annotated]
-    object.__setattr__(made, "__dict__", module.__dict__)
-    object.__setattr__(made, "compiled_call", CompiledFunction(module.__call__, opts, make))
-    object.__setattr__(made, "plain", module)
-    return made
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """The names of back ends, without those of some tags."""
+    hidden = set(exclude_tags or ())
+    return sorted(n for n in backend.BACKENDS if hidden.isdisjoint(backend.TAGS.get(n, ())))
 
 
-@functools.cache
-def compiled_class(cls: type) -> type:
-    """The subclass of a Module class whose objects call compiled code; named and pickled as the
-    class.
-    """
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.compiled_call(*args, **kwargs)
-
-    def reduce(self: Any, protocol: Any) -> Any:
-        return recompiled, (self.plain, self.compiled_call.options, self.compiled_call.backend_name)
-
-    body = {"__slots__": ("compiled_call", "plain"), "__call__": call, "__reduce_ex__": reduce,
-            "__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    return type(cls)(cls.__name__, (cls,), body)
+def register_backend(compiler_fn: Any = None, name: str | None = None, tags: Any = ()) -> Any:
+    """Gives a callable back end a name; without it, a decorator. See `lehr.compiler.custom`."""
+    if compiler_fn is None:
+        return lambda fn: register_backend(fn, name, tags)
+    key = name or compiler_fn.__name__
+    backend.BACKENDS[key], backend.TAGS[key] = custom.backend(compiler_fn), tuple(tags)
+    return compiler_fn
 
 
-def recompiled(plain: Any, opts: Options, name: str) -> Any:
-    """A compiled module from its copy or pickle."""
-    return compile_module(plain, opts, find_backend(name))
+def lookup_backend(compiler_fn: Any) -> Any:
+    """The back end of a name."""
+    return find_backend(compiler_fn)

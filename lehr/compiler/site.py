@@ -13,10 +13,10 @@ import os
 import sysconfig
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lehr.base import log
+from lehr.base import log, options
 from lehr.base.options import Options
 from lehr.compiler.capture import guard
 from lehr.compiler.capture.attempt import Attempt, capture_call
@@ -33,6 +33,7 @@ from lehr.compiler.capture.source import Source, local
 from lehr.compiler.capture.tensors import is_native
 from lehr.compiler.counters import COUNTERS
 from lehr.compiler.run import word
+from lehr.compiler.stance import CURRENT
 from lehr.tensor.state import STATE
 
 FUNCTION = "<function>"
@@ -45,8 +46,16 @@ CHANGING = frozenset((int, float, str, bytes, range, complex))
 NOTHING: dict[str, Any] = {}
 
 
-class Unsupported(RuntimeError):
+class CompilerError(RuntimeError):
+    """What the compiler itself raises in the place of a result."""
+
+
+class Unsupported(CompilerError):
     """A call cannot be compiled and falling back is not allowed (`fullgraph`, `LEHR_STRICT=1`)."""
+
+
+class RecompileLimit(Unsupported):
+    """A function was compiled as often as it may be."""
 
 
 class Bare:
@@ -83,11 +92,20 @@ class Graphed(Entry):
 class Family:
     """The sites of one compiled function."""
 
-    def __init__(self, opts: Options, make: Any) -> None:
-        self.options, self.backend = opts, make
+    def __init__(self, changes: Mapping[str, Any], make: Any) -> None:
+        self.changes, self.backend = dict(changes), make
+        self.base: Options | None = None
         self.lock = threading.RLock()
         self.points: dict[Any, PointSite] = {}
         self.codes: dict[int, CodeSite] = {}
+
+    @property
+    def options(self) -> Options:
+        """The process's options as they are now, changed by those that `lehr.compile` was given."""
+        now = options.default()
+        if now is not self.base:
+            self.made, self.base = now.replace(**self.changes), now
+        return self.made
 
     def point(self, link: Link) -> PointSite:
         point = link.point
@@ -201,13 +219,13 @@ class Crossing:
 class Site:
     """A place where capture starts. Safe to use from several threads."""
 
+    called: bool
+    eager: bool
+
     def __init__(self, family: Family, name: str) -> None:
         self.family, self.name = family, name
-        self.entries: list[Any] = []
         self.lock = threading.RLock()
-        self.eager = False      # the recompile limit is reached
-        self.loose: frozenset[Source] = frozenset()     # values that were seen to change
-        self.brittle = False    # half of the limit is reached: they must not become constants
+        self.restart()
 
     # -- what kinds of sites differ in
 
@@ -245,12 +263,33 @@ class Site:
                 return entry, live
         if STATE.tracer is not None or STATE.disabled or self.eager:
             return None, None
+        if CURRENT.action != "compile" and self.held_back(args, kwargs):
+            return None, None
         with self.lock:
             for entry in self.entries:
                 live = entry.check(args, kwargs)
                 if live:
                     return entry, live
             return self.capture(args, kwargs), True
+
+    def held_back(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the stance in force keeps a call from being captured."""
+        if CURRENT.action == "fail":
+            why = self.why(args, kwargs) if self.entries else "it was not compiled yet"
+            raise RuntimeError(f"{self.name} would be compiled (stance 'fail_on_recompile'): {why}")
+        if CURRENT.action != "later":
+            return True
+        first = not self.called
+        self.called = True
+        return first
+
+    def restart(self) -> None:
+        """Forgets what was captured."""
+        self.entries: list[Any] = []
+        self.eager = False      # the recompile limit is reached
+        self.called = False     # there was a call that the stance kept from being captured
+        self.loose: frozenset[Source] = frozenset()     # values that were seen to change
+        self.brittle = False    # half of the limit is reached: they must not become constants
 
     def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A new entry; None where the call must run natively (said once)."""
@@ -322,7 +361,7 @@ class Site:
                 "from now on it runs eagerly. The last recompile was asked for because "
                 f"{self.why(args, kwargs)}.")
         if self.family.options.strict:
-            raise Unsupported(text)
+            raise RecompileLimit(text)
         log.warn_once(f"limit:{self.name}:{id(self)}", text)
 
     def why(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

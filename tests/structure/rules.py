@@ -48,7 +48,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lehr.compiler.host": EVERYTHING,
     "lehr.compiler.site": EVERYTHING,
     "lehr.compiler.counters": (_base,),
-    "lehr.compiler.explain": EVERYTHING,
+    **{f"lehr.compiler.{name}": EVERYTHING for name in (
+        "audit", "custom", "dynamo", "explain", "module", "setting", "stance")},
+    "lehr._dynamo": EVERYTHING,
+    "lehr._inductor": EVERYTHING,
     "lehr.cli": EVERYTHING,
     "lehr.compat": EVERYTHING,
     "lehr.export": EVERYTHING,

@@ -5,13 +5,20 @@ forbidden.
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from lehr.base import tree
 from lehr.tensor.mode import Mode
 from lehr.tensor.state import STATE
+from lehr.tensor.tensor import Tensor
 
 REASON = "__lehr_reason__"
+WHOLE = "__lehr_whole__"            # attribute of a function that runs on symbolic tensors
+CONSTANT = "__lehr_fixed__"         # attribute of a function whose results never change
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -47,6 +54,60 @@ DISABLED = disable(len).__code__     # the code of every disabled function
 
 def graph_break(msg: str = "") -> None:
     """A graph break at this line; nothing outside compiled code. msg: shown in reports."""
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Marks a function, or each of several: capture does not look into it but runs it on symbolic
+    tensors; the ops that it calls become part of the graph.
+
+    Its Python effects happen at capture alone, and no guard is made for what it reads. TypeError
+    for what is no Python function.
+    """
+    return mark(fn, WHOLE, "allow_in_graph")
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Marks a function that always returns the same for the same arguments: it runs at capture,
+    and compiled code holds its result.
+
+    The arguments must be constants or objects from outside, no tensors that the program computes.
+    """
+    return mark(fn, CONSTANT, "assume_constant_result")
+
+
+def mark(fn: Any, name: str, what: str) -> Any:
+    if isinstance(fn, list | tuple):
+        return [mark(f, name, what) for f in fn]
+    function = getattr(fn, "__func__", fn)
+    if not isinstance(function, types.FunctionType):
+        raise TypeError(f"{what}() takes a Python function, not {type(fn).__name__}")
+    setattr(function, name, True)
+    return fn
+
+
+def nested_compile_region(fn: Any = None) -> Any:
+    """Marks a region that is compiled once however often it is called: equal kernels always are."""
+    return nested_compile_region if fn is None else fn
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Any:
+    """A function of NumPy arrays as one of tensors; it runs eagerly, and nothing is recorded for
+    backward.
+    """
+    def arrays(*args: Any, **kwargs: Any) -> Any:
+        found = fn(*to_arrays(args), **to_arrays(kwargs))
+        return tree.map(lambda x: Tensor._from_array(x) if isinstance(x, np.ndarray) else x, found)
+    functools.update_wrapper(arrays, fn)
+    return disable(arrays, reason="wrap_numpy")
+
+
+def to_arrays(given: Any) -> Any:
+    return tree.map(lambda x: x.numpy() if isinstance(x, Tensor) else x, given)
+
+
+def is_exporting() -> bool:
+    """Whether a program is being exported: not by `lehr.compile`."""
+    return False
 
 
 class error_on_graph_break(Mode):

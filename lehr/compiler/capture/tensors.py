@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
-from lehr.compiler.capture.directive import DIRECTIVES
+from lehr.compiler.capture.directive import CONSTANT, DIRECTIVES, WHOLE
 from lehr.compiler.capture.fact import FACTS, Relation, apart
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
@@ -38,15 +38,18 @@ if TYPE_CHECKING:
 
 # Modules whose functions run for real on twins, and whose classes' objects are taken whole.
 NATIVE = ("lehr.tensor", "lehr.ops", "lehr.base")
+INTERPRETED = ("lehr.tensor.mode", "lehr.tensor.autocast")  # but not those of these
 
 
 def is_native_module(name: Any) -> bool:
     return isinstance(name, str) and name.startswith(NATIVE) and name.split(".")[1] in (
-        "tensor", "ops", "base") and name != "lehr.tensor.mode"
+        "tensor", "ops", "base") and name not in INTERPRETED
 
 
 def is_native(function: Any) -> bool:
     """Whether a real Python function belongs to the framework's tensor code."""
+    if WHOLE in function.__dict__:
+        return True
     space = function.__globals__
     inner = function.__dict__.get("__wrapped__")
     if inner is not None and not is_native_module(getattr(inner, "__module__", None)):
@@ -290,7 +293,29 @@ class TensorMachine(Machine):
             DIRECTIVES[function.code](self, real)
         if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
             self.prime(real, args)
+        if real is not None and CONSTANT in real.__dict__:
+            return self.fixed(real, args, kwargs)
         return super().inline(function, args, kwargs)
+
+    def fixed(self, function: Callable[..., Any], args: Args, kwargs: Kwargs) -> Value:
+        """The result of a function that gives the same at every call, computed now."""
+        def real(value: Value) -> Any:
+            value = value.force(self)
+            if isinstance(value, Const):
+                return value.value
+            found = getattr(value, "real", None)
+            if found is None or isinstance(value, TensorValue) and self.tracer.twins.get(
+                    id(found)) is not value.twin:
+                return self.stop("native-argument", f"{function.__qualname__}, which is marked "
+                                 "with assume_constant_result, gets a computed value")
+            return found
+        reals, named = [real(a) for a in args], {k: real(v) for k, v in kwargs.items()}
+        held = enter(None)
+        try:
+            made = function(*reals, **named)
+        finally:
+            leave(held)
+        return self.wrap(made, const(made, f"the result of {function.__qualname__}"))
 
     def prime(self, function: Callable[..., Any], args: Args) -> None:
         """Calls for real what makes missing state of objects outside, so that the capture finds it.
