@@ -12,6 +12,7 @@ import itertools
 import os
 import sysconfig
 import threading
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ from lehr.compiler.capture.segment import Link, Segment
 from lehr.compiler.capture.source import Source, local
 from lehr.compiler.capture.tensors import is_native
 from lehr.compiler.counters import COUNTERS
+from lehr.compiler.journal import Fallback, Journal, Made, Place, Recompile, place_of
 from lehr.compiler.run import word
 from lehr.compiler.stance import CURRENT
 from lehr.tensor.state import STATE
@@ -85,6 +87,7 @@ class Graphed(Entry):
 
     def __init__(self, captured: Captured, backend: Any, positional: tuple[str, ...],
                  names: tuple[str, ...]) -> None:
+        self.ahead = len(captured.tracer.builder.nodes)     # what gradients need comes behind
         super().__init__(captured, backend, positional, names)
         self.facts, self.segment = captured.facts, captured.segment
 
@@ -96,6 +99,7 @@ class Family:
         self.changes, self.backend = dict(changes), make
         self.base: Options | None = None
         self.lock = threading.RLock()
+        self.journal = Journal()
         self.points: dict[Any, PointSite] = {}
         self.codes: dict[int, CodeSite] = {}
 
@@ -157,6 +161,7 @@ class Family:
         with self.lock:
             self.points.clear()
             self.codes.clear()
+            self.journal.clear()
 
 
 def worth_capture(function: types.FunctionType) -> bool:
@@ -242,6 +247,10 @@ class Site:
     def function_of(self, args: tuple[Any, ...]) -> types.FunctionType:
         return args[0]  # type: ignore[no-any-return]
 
+    def place(self) -> Place:
+        """The line where it begins, for reports."""
+        raise NotImplementedError
+
     # -- calls
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -300,13 +309,15 @@ class Site:
             if len(self.entries) >= opts.recompile_limit:
                 self.limit(args, kwargs)
                 return None
-            log.channel("recompiles")("%s: %s", self.name, self.why(args, kwargs))
+            self.note_recompile(args, kwargs)
             self.loosen(args, kwargs)
+        began = time.perf_counter()
         try:
             attempt = capture_call(lambda m: self.begin(m, args, kwargs), self.loose, self.brittle,
                                    self.broke)
             COUNTERS.add("bytecodes", attempt.steps)
             entry = self.entry(attempt, self.positional(args), tuple(kwargs))
+            self.note(attempt, entry, time.perf_counter() - began)
         except Unsupported:
             raise
         except Exception as error:
@@ -315,7 +326,7 @@ class Site:
             log.warn_once(f"failed:{self.name}", f"the compiler failed on {self.name}, which runs "
                           f"eagerly: {type(error).__name__}: {error}. Set LEHR_STRICT=1 to see "
                           "where.")
-            self.eager = True
+            self.stay_eager(f"the compiler failed: {type(error).__name__}: {error}")
             return None
         self.entries = [entry, *self.entries]
         return entry
@@ -337,6 +348,7 @@ class Site:
     def broke(self, error: CaptureBreak) -> None:
         """A graph break is met for the first time."""
         COUNTERS.add("breaks")
+        self.family.journal.broke(self.name, error)
         if self.family.options.fullgraph or error.forbidden:
             raise Unsupported(str(error)) from None
         log.channel("breaks")("%s: %s", self.name, error)
@@ -354,12 +366,13 @@ class Site:
 
     def limit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The recompile limit: one warning that names the guard and both values."""
-        self.eager = True
         if not any(isinstance(e, Graphed) and e.captured.tracer.ops for e in self.entries):
+            self.eager = True
             return      # nothing is lost: there were no graphs
         text = (f"{self.name} was compiled {len(self.entries)} times, the limit (recompile_limit); "
                 "from now on it runs eagerly. The last recompile was asked for because "
                 f"{self.why(args, kwargs)}.")
+        self.stay_eager(text)
         if self.family.options.strict:
             raise RecompileLimit(text)
         log.warn_once(f"limit:{self.name}:{id(self)}", text)
@@ -368,6 +381,46 @@ class Site:
         """Why the newest entry is not valid, in the user's terms."""
         arguments = {**dict(zip(self.positional(args), args, strict=True)), **kwargs}
         return guard.explain(self.entries[0].facts, arguments) or "other arguments"
+
+
+    # -- reports
+
+    def stay_eager(self, why: str) -> None:
+        self.eager = True
+        self.family.journal.add(Fallback(self.name, self.place(), why))
+
+    def note_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Reports what differs from the call that the newest entry was made for."""
+        arguments = {**dict(zip(self.positional(args), args, strict=True)), **kwargs}
+        place, changes = self.place(), tuple(guard.changes(self.entries[0].facts, arguments))
+        changes = changes or (("", self.why(args, kwargs)),)
+        self.family.journal.add(Recompile(self.name, place, changes))
+        log.channel("recompiles")("%s", describe(f"{self.name} is compiled again", place, [
+            f"{what}: {how}" if what else how for what, how in changes]))
+
+    def note(self, attempt: Attempt, entry: Any, seconds: float) -> None:
+        """Reports a captured call."""
+        place = self.place()
+        if isinstance(entry, Graphed):
+            self.family.journal.add(Made(self.name, place, entry, seconds))
+            if log.channel("graph"):
+                log.channel("graph")("%s", describe(f"{self.name}:", place, [
+                    str(entry.request.graph)]))
+        elif entry.fallback:
+            self.family.journal.add(Fallback(self.name, place, "the state at the graph break "
+                                             "cannot be handed on"))
+        log.channel("capture")("%s", describe(
+            f"{self.name} is captured: {attempt.steps} instructions, {len(entry.facts)} guards, "
+            f"{'a graph' if isinstance(entry, Graphed) else 'no graph'}, {seconds:.3f} s", place))
+        if log.channel("guards"):
+            log.channel("guards")("%s", describe(f"{self.name} is compiled for", place, [
+                guard.told(fact) for fact in entry.facts]))
+
+
+def describe(head: str, place: Place, lines: Sequence[str] = ()) -> str:
+    """A message with the user's line."""
+    shown = [str(place)] if place.file else []
+    return "\n".join([head, *shown, *(f"  {line}" for line in lines)])
 
 
 def is_small(value: Any) -> bool:
@@ -397,6 +450,9 @@ class CallSite(Site):
     def function_of(self, args: tuple[Any, ...]) -> types.FunctionType:
         return self.function  # type: ignore[return-value]
 
+    def place(self) -> Place:
+        return place_of(getattr(self.function, "__code__", None))
+
 
 class CodeSite(Site):
     """Calls of the functions that share one code object; the function is the first argument."""
@@ -414,6 +470,9 @@ class CodeSite(Site):
     def positional(self, args: tuple[Any, ...]) -> tuple[str, ...]:
         return (FUNCTION, *parameters(self.code, len(args) - 1))
 
+    def place(self) -> Place:
+        return place_of(self.code)
+
 
 class PointSite(Site):
     """What is left of calls behind a graph break; the arguments are the function and the state."""
@@ -422,6 +481,9 @@ class PointSite(Site):
         line = line_at(point.code, point.offset)
         super().__init__(family, f"{point.code.co_qualname}, from line {line}")
         self.point, self.names, self.new = point, point.names, new
+
+    def place(self) -> Place:
+        return place_of(self.point.code, line_at(self.point.code, self.point.offset))
 
     def capture(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Numbers that the instruction in between gave are taken to differ from call to call."""

@@ -7,6 +7,7 @@ them one by one and says which one fails now and why.
 
 from __future__ import annotations
 
+import reprlib
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -249,6 +250,31 @@ def failing(facts: Iterable[Fact], arguments: Mapping[str, Any]) -> list[tuple[F
             now = None
         found.append((fact, now))
     return found
+
+
+def changes(facts: Iterable[Fact], arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What differs now: (how the user would write it, from what to what), once each."""
+    found: dict[str, str] = {}
+    for fact, now in failing(facts, arguments):
+        found.setdefault(fact.source.name(), _difference(fact, now))
+    return list(found.items())
+
+
+def told(fact: Fact) -> str:
+    """A fact in the user's terms."""
+    d = fact.detail
+    if fact.kind == "tensor":
+        grad = ", requires grad" if d.requires_grad else ""
+        return (f"{fact.source.name()}: {d.type_.__name__} {d.dtype} {list(d.shape)}, strides "
+                f"{list(d.strides)}, {d.device}{grad}")
+    if fact.kind == "function":
+        return f"{fact.source.name()}: the function {d[0].co_qualname}"
+    if fact.kind == "readable":
+        return f"{fact.source.name()}: is there"
+    if isinstance(d, tuple):
+        d = ", ".join(x.name() if isinstance(x, Source) else reprlib.repr(x) for x in d)
+    shown = d.name() if isinstance(d, Source) else d if isinstance(d, str) else reprlib.repr(d)
+    return f"{fact.source.name()}: {fact.kind} {shown}"
 
 
 def explain(facts: Iterable[Fact], arguments: Mapping[str, Any]) -> str | None:

@@ -624,7 +624,8 @@ class CaptureTracer(Tracer):
         if frame is None:
             return None
         # The name alone: a program in the cache serves the same source in another folder.
-        return Location(os.path.basename(frame.code.co_filename), frame.line or 0)
+        path = frame.code.co_filename
+        return Location(os.path.basename(path), frame.line or 0, "", path)
 
     def specialise(self, key: Any, value: Any) -> None:
         self.machine.guard(key, "equals", value)

@@ -56,11 +56,12 @@ Type = TensorType | ScalarType | RefType | FutureType
 
 
 class Location(NamedTuple):
-    """A place in the user's source."""
+    """A place in the user's source. `path`: the whole path of the file, no part of any text."""
 
     file: str
     line: int
     text: str = ""
+    path: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"

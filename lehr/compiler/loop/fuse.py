@@ -43,6 +43,10 @@ class Unit:
         self.locations = tuple(getattr(step, "locations", ()))
         self.name = step.name
 
+    def shown(self) -> str:
+        """The name, with the user's line."""
+        return f"{self.name} ({self.locations[0]})" if self.locations else self.name
+
 
 def fuse(program: Program) -> Program:
     """The same program with fewer kernels and less memory traffic."""
@@ -152,10 +156,10 @@ class _Search:
         why: Any = self.apart(a, b) or self.cycle(a, b) or legal(x.nest, y.nest)
         if isinstance(why, str):
             if _say:
-                _say("%s and %s stay apart: %s", x.name, y.name, why)
+                _say("%s and %s stay apart: %s", x.shown(), y.shown(), why)
             return
         if _say:
-            _say("%s takes %s", x.name, y.name)
+            _say("%s takes %s", x.shown(), y.shown())
         x.nest = merged(why, self.binds)
         self.join(a, b)
 
