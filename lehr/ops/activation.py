@@ -24,6 +24,15 @@ def _numeric(name):
     return typed
 
 
+def _widened(name):
+    """`rule.float_unary` of op `name` that refuses bool."""
+    def typed(x, *rest) -> Spec:
+        if x.dtype is dt.bool_:
+            raise NotImplementedError(f'"{name}" not implemented for \'Bool\'')
+        return rule.float_unary(x)
+    return typed
+
+
 def _with(*calls):
     """`samples` of one tensor and, for each of `calls`, further positional arguments."""
     def samples(s):
@@ -49,7 +58,7 @@ class relu:
         return F.clamp_min(x, 0)
 
     def vjp(F, g, out, x):
-        return F.where(F.gt(out, 0), g, 0)
+        return F.where(F.le(out, 0), 0, g)  # NaN takes the gradient, as in PyTorch
 
 
 @op("relu6(input: Tensor) -> Tensor")
@@ -371,7 +380,7 @@ class logsigmoid:
 class softsign:
     """input / (1 + abs(input))."""
 
-    kind, rule, where, dtypes = POINTWISE, rule.floating("softsign"), NN, "float half"
+    kind, rule, where, dtypes = POINTWISE, _widened("softsign"), NN, "float half"
     samples = _with()
 
     def decomp(F, x):
@@ -386,7 +395,7 @@ class softsign:
 class tanhshrink:
     """input - tanh(input)."""
 
-    kind, rule, where, dtypes = POINTWISE, rule.floating("tanhshrink"), NN, "float half"
+    kind, rule, where, dtypes = POINTWISE, _widened("tanhshrink"), NN, "float half"
     samples = _with()
 
     def decomp(F, x):

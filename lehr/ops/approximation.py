@@ -7,6 +7,7 @@ cache.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -261,7 +262,7 @@ def zeta(s: Array, q: Array) -> Array:
     s, q = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
     total = np.zeros(s.shape)
     low = np.where(np.isfinite(q), q, 1.0)
-    steps = int(max(SHIFT, np.max(SHIFT - low, initial=0)))
+    steps = math.ceil(max(SHIFT, np.max(SHIFT - low, initial=0)))
     for k in range(min(steps, 10_000)):
         total = total + np.where(low + k < SHIFT, np.abs(low + k) ** -s * np.where(
             (low + k < 0) & (s % 2 == 1), -1, 1), 0)

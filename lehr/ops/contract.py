@@ -289,6 +289,8 @@ def _scaled(F: Any, input: Any, product: Any, beta: Any, alpha: Any, dtype: Any)
     """`beta * input + alpha * product`, rounded once to `dtype`; beta = 0 ignores even NaN in
     input."""
     wide = product.dtype
+    if wide.is_integer:  # as PyTorch, which takes floats here
+        alpha, beta = (int(v) if isinstance(v, float) else v for v in (alpha, beta))
     if not (isinstance(alpha, (int, float)) and alpha == 1):
         product = product * alpha
     if not (isinstance(beta, (int, float)) and beta == 0):
@@ -306,10 +308,6 @@ def _added(product: Any, squeeze: bool = False) -> Any:
         if input.dtype is not a.dtype:
             raise RuntimeError("self and the product must have the same dtype, but got "
                                f"{input.dtype} and {a.dtype}")
-        for name, value in (("beta", beta), ("alpha", alpha)):
-            if a.dtype.is_integer and dt.category_of(value) == dt.FLOAT:
-                raise RuntimeError(f"For integral input tensors, argument {name} must not be a "
-                                   "floating point number.")
         if len(input.shape) > len(shape) or rule.broadcast(tuple(input.shape), shape) != shape:
             raise RuntimeError(f"The expanded size of the tensor {list(shape)} must match the "
                                f"existing size {list(input.shape)}")

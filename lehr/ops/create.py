@@ -329,8 +329,12 @@ class new_full:
         yield s(s.f(2), [3], 2.5, dtype=s.dtype)
 
 
-def _count(start, end, step):
-    """Elements of range(start, end, step), also of floats and of symbolic integers."""
+def _count(start, end, step, dtype=None):
+    """Elements of range(start, end, step), also of floats and of symbolic integers. Of int64 the
+    numbers are truncated first, as in PyTorch."""
+    if dtype is dt.int64:
+        start, end, step = (int(v) if isinstance(v, float) and math.isfinite(v) else v
+                            for v in (start, end, step))
     if isinstance(step, (int, float)) and step == 0:
         raise RuntimeError("step must be nonzero")
     known = all(isinstance(v, (int, float)) for v in (start, end, step))
@@ -362,7 +366,7 @@ class arange:
     kind, where, nondiff = CREATE, "function", True
 
     def rule(end, dtype=None, device=None):
-        return _made((_count(0, end, 1),), _range_dtype((end,), dtype), device)
+        return _made((_count(0, end, 1, dtype),), _range_dtype((end,), dtype), device)
 
     def decomp(F, end, dtype, device):
         return F.arange_start(0, end, 1, dtype=dtype, device=device)
@@ -385,10 +389,11 @@ class arange_start:
     kind, api, where, nondiff = CREATE, "arange", "function", True
 
     def rule(start, end, step=1, dtype=None, device=None):
-        return _made((_count(start, end, step),), _range_dtype((start, end, step), dtype), device)
+        count = _count(start, end, step, dtype)
+        return _made((count,), _range_dtype((start, end, step), dtype), device)
 
     def eager(np, start, end, step, dtype, device):
-        count = np.arange(_count(start, end, step))
+        count = np.arange(_count(start, end, step, dtype))
         made = _range_dtype((start, end, step), dtype)
         if made.category == dt.INT:
             return np.int64(start) + count * np.int64(step)
@@ -407,6 +412,7 @@ class arange_start:
         yield s(7, 2, -2)
         yield s(0.5, 2.0, 0.3)
         yield s(1, 2.5)
+        yield s(-0.9, 2.1, 2.0, dtype=dt.int64)
         if s.dtype.category:
             yield s(1, 9, 2, dtype=s.dtype)
         yield s.raises(RuntimeError, 0, 5, 0, match="nonzero")

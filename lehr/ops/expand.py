@@ -48,7 +48,7 @@ def pullback(F: Any, op: Op, g: Any, out: Any, bound: tuple[Any, ...]) -> Any:
 
 
 # Ops that are not holomorphic: their rules are right for complex gradients as they stand.
-CONJUGATED = frozenset(("complex", "polar", "conj", "view_as_complex", "sgn"))
+CONJUGATED = frozenset(("complex", "polar", "conj", "view_as_complex", "sgn", "linalg_eig"))
 
 
 def _conjugated(F: Any, g: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy
 
 from lehr.base import dtype as dt
+from lehr.base.proof import decide
 from lehr.ops.contract import transposed as t
 from lehr.ops.linalg import TOLERANCE, LinAlgError, matrix, positive, real_only, typed
 from lehr.ops.registry import HOST, op
@@ -17,7 +18,7 @@ from lehr.ops.rule import Spec, dims_of, reduced_shape
 
 def _smaller(shape):
     m, n = shape[-2:]
-    return m if isinstance(m, int) and isinstance(n, int) and m <= n else n
+    return m if decide(m, "<=", n) else n
 
 
 def _diagonal(F, x):
@@ -178,19 +179,11 @@ class linalg_eigvalsh:
         yield s(positive(s, 3, fixed=dt.float32))
 
 
-def _no_derivative(name):
-    def vjp(F, g, out, x):
-        raise RuntimeError(f"the derivative of {name} is not implemented; for symmetric matrices "
-                           "use linalg.eigh")
-    return vjp
-
-
 @op("linalg_eig(A: Tensor) -> named(eigenvalues=Tensor, eigenvectors=Tensor)")
 class linalg_eig:
     """Complex eigenvalues and eigenvectors (columns) of square matrices."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
-    vjp = _no_derivative("linalg.eig")
 
     def rule(x):
         shape = matrix("linalg.eig", x, True)
@@ -198,6 +191,23 @@ class linalg_eig:
 
     def eager(np, x):
         return tuple(np.linalg.eig(x))
+
+    def vjp(F, g, out, x):
+        # Boeddeker et al., 2019, with vectors of norm 1; the loss may not depend on their phases.
+        (g_values, g_vectors), (values, vectors) = g, out
+        adjoint = F.conj(t(F, vectors))
+        inner = None
+        if g_vectors is not None:
+            turned = F.matmul(adjoint, g_vectors)
+            along = F.unsqueeze(F.real(F.diagonal(turned, 0, -2, -1)), -2)
+            gap = F.conj(F.unsqueeze(values, -2) - F.unsqueeze(values, -1))
+            i = F.arange(x.shape[-1], device=x.device)
+            off = F.unsqueeze(i, 1) != i
+            free = turned - F.matmul(adjoint, vectors) * along
+            inner = F.where(off, free / F.where(off, gap, 1.0), 0.0)
+        inner = _total([inner, None if g_values is None else F.diag_embed(g_values)])
+        made = F.linalg_solve(adjoint, F.matmul(inner, adjoint))
+        return made if x.dtype.is_complex else F.real(made)
 
     def samples(s):
         yield s(s.f(3, 3, dtype=dt.float32))._replace(parity=False)
@@ -414,8 +424,8 @@ class linalg_lstsq:
     The computation is the same whatever `driver` says (gelsy by default); singular values are
     returned where it names one that has them. """
 
-    kind, host, where, tolerance, nondiff, dtypes = HOST, True, "linalg", TOLERANCE, (1, 2,
-                                                                                      3), "float"
+    kind, host, where, tolerance, nondiff = HOST, True, "linalg", TOLERANCE, (2, 3)
+    dtypes = "float"
 
     def rule(a, b, rcond=None, driver=None):
         shape = matrix("linalg.lstsq", a)
@@ -460,7 +470,8 @@ class linalg_lstsq:
                 rise = columns(g[0])
                 made[:] = _pinv_grad(F, F.matmul(rise, t(F, columns(b))), p, a), F.matmul(t(F, p),
                                                                                           rise)
-            if g[1] is not None and a.shape[-2] > a.shape[-1]:  # X is the minimum: it may stay
+            has_rest = a.shape[-2] > a.shape[-1] and driver in ("gels", "gelsd", "gelss")
+            if g[1] is not None and has_rest:  # X is the minimum: it may stay
                 x = columns(out[0])
                 rest = (F.matmul(a, x) - columns(b)) * F.unsqueeze(columns(g[1]) if vector
                                                                    else g[1], -2) * 2
@@ -526,7 +537,8 @@ class linalg_matrix_norm:
             return made
         along, over = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = F.sum(F.abs(x), along, True)
-        made = (F.amax if ord > 0 else F.amin)(sums, over, True)
+        empty = isinstance(sums.shape[over], int) and sums.shape[over] == 0
+        made = (F.sum if empty and ord > 0 else F.amax if ord > 0 else F.amin)(sums, over, True)
         for d in () if keepdim else sorted((rows, columns), reverse=True):
             made = F.squeeze(made, d)
         return made

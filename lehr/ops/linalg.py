@@ -22,12 +22,12 @@ class LinAlgError(RuntimeError):
     """A matrix that the operation cannot take: singular, not positive-definite, no convergence."""
 
 
-def matrix(name, x, square=False):
-    """Checks a batch of matrices and returns its shape."""
+def matrix(name, x, square=False, half=False):
+    """Checks a batch of matrices (`half`: of half precision too) and returns its shape."""
     shape = tuple(x.shape)
     if len(shape) < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    if x.dtype.category < dt.FLOAT or x.dtype in (dt.float16, dt.bfloat16):
+    if x.dtype.category < dt.FLOAT or (x.dtype.wide is not x.dtype and not half):
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got "
                            f"{x.dtype}")
     if square and not same(shape[-1], shape[-2]):
@@ -440,6 +440,12 @@ def _factors(np, x):
     return True
 
 
+def _factor_grad(F, g, low, upper):
+    """Gradient of a factor, its unread triangle included, from minus that of A, made symmetric."""
+    low, both = (F.triu if upper else F.tril)(low), g + t(F, g)
+    return -F.matmul(low, both) if upper else -F.matmul(both, low)
+
+
 @op("cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor")
 class cholesky_solve:
     """X with A X = input, from the Cholesky factor `input2` of A."""
@@ -456,6 +462,10 @@ class cholesky_solve:
         y = F.linalg_solve_triangular(low, b, upper=False)
         return F.linalg_solve_triangular(t(F, low), y, upper=True)
 
+    def vjp(F, g, out, b, low, upper):
+        right = F.cholesky_solve(g, low, upper)
+        return right, lambda: _factor_grad(F, F.matmul(right, t(F, out)), low, upper)
+
     def samples(s):
         yield s(s.f(3, 2), _well(s))
         yield s(s.f(2, 3, 2), _well(s, 3, 2), True)
@@ -470,6 +480,9 @@ class cholesky_inverse:
     def decomp(F, low, upper):
         eye = F.expand(F.eye(low.shape[-1], dtype=low.dtype, device=low.device), tuple(low.shape))
         return F.cholesky_solve(eye, low, upper)
+
+    def vjp(F, g, out, low, upper):
+        return _factor_grad(F, F.matmul(out, F.matmul(g, out)), low, upper)
 
     def samples(s):
         yield s(_well(s))
@@ -558,9 +571,10 @@ class linalg_vander:
         n = x.shape[-1] if N is None else N
         if isinstance(n, int) and n <= 1:
             raise RuntimeError("linalg.vander: N must be greater than 1.")
-        return typed(x, (*x.shape, n))
+        return typed(x, (*(x.shape or (1,)), n))
 
     def decomp(F, x, N):
+        x = x if x.shape else F.unsqueeze(x, 0)
         n = x.shape[-1] if N is None else N
         ones = F.full((*x.shape, 1), 1, dtype=x.dtype, device=x.device)
         return F.cumprod(F.cat([ones, F.expand(F.unsqueeze(x, -1), (*x.shape, n - 1))], -1), -1)
@@ -568,6 +582,7 @@ class linalg_vander:
     def samples(s):
         yield s(s.f(3))
         yield s(s.f(2, 3), N=5)
+        yield s(s.f(), N=3)
 
 
 @op("matrix_exp(input: Tensor) -> Tensor")
@@ -575,7 +590,9 @@ class matrix_exp:
     """The exponential of square matrices: scaling, a series, squaring (Moler, Van Loan, 2003)."""
 
     kind, host, tolerance, dtypes, aliases = HOST, True, TOLERANCE, "float", ("linalg.matrix_exp",)
-    rule = _squares("linalg.matrix_exp")
+
+    def rule(x):
+        return typed(x, matrix("linalg.matrix_exp", x, True, True))
 
     def eager(np, x):
         wide = x.astype(np.result_type(x, np.float64))

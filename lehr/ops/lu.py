@@ -32,21 +32,33 @@ def _eliminate(np, x):
     return flat.reshape(x.shape), pivots
 
 
-def _square(name, x):
-    real_only(name, x)
-    if x.shape[-1] != x.shape[-2]:
-        raise RuntimeError(f"the derivative of linalg.{name} is implemented for square matrices "
-                           f"only, got {list(x.shape)}")
-
-
 def _lu_grad(F, g_low, g_up, low, up):
-    """Gradient of P^T A = L U from those of L and U."""
-    inner = None if g_low is None else F.tril(F.matmul(t(F, low), g_low), -1)
-    if g_up is not None:
-        more = F.triu(F.matmul(g_up, t(F, up)))
-        inner = more if inner is None else inner + more
-    inner = F.linalg_solve_triangular(t(F, low), inner, upper=True, unitriangular=True)
-    return F.linalg_solve_triangular(t(F, up), inner, upper=False, left=False)
+    """Gradient of P^T A = L U from those of L [m, k] and U [k, n].
+
+    Rows of L below, or columns of U beyond the square are solutions of the square's factors.
+    """
+    k, more, wider = low.shape[-1], low.shape[-2] - low.shape[-1], up.shape[-1] - up.shape[-2]
+    g_low = F.mul(low, 0) if g_low is None else g_low
+    g_up = F.mul(up, 0) if g_up is None else g_up
+    square, top = F.narrow(low, -2, 0, k), F.narrow(up, -1, 0, k)
+    left = F.matmul(t(F, square), F.narrow(g_low, -2, 0, k))
+    right = F.matmul(F.narrow(g_up, -1, 0, k), t(F, top))
+    below = F.narrow(g_low, -2, k, more) if more else None
+    beyond = F.narrow(g_up, -1, k, wider) if wider else None
+    if below is not None:
+        right = right - F.matmul(t(F, F.narrow(low, -2, k, more)), below)
+    if beyond is not None:
+        left = left - F.matmul(beyond, t(F, F.narrow(up, -1, k, wider)))
+    inner = F.linalg_solve_triangular(t(F, square), F.tril(left, -1) + F.triu(right), upper=True,
+                                      unitriangular=True)
+    made = F.linalg_solve_triangular(t(F, top), inner, upper=False, left=False)
+    if below is not None:
+        rest = F.linalg_solve_triangular(t(F, top), below, upper=False, left=False)
+        made = F.cat([made, rest], -2)
+    if beyond is not None:
+        rest = F.linalg_solve_triangular(t(F, square), beyond, upper=True, unitriangular=True)
+        made = F.cat([made, rest], -1)
+    return made
 
 
 @op("linalg_lu_factor(A: Tensor, *, pivot: bool = True) -> named(LU=Tensor, pivots=Tensor)")
@@ -68,16 +80,18 @@ class linalg_lu_factor:
         return _eliminate(np, x)
 
     def vjp(F, g, out, x, pivot):
-        _square("lu_factor", x)
-        lu = out[0]
-        eye = F.eye(lu.shape[-1], dtype=lu.dtype, device=lu.device)
-        made = _lu_grad(F, F.tril(g[0], -1), F.triu(g[0]), F.tril(lu, -1) + eye, F.triu(lu))
+        real_only("lu_factor", x)
+        lu, k = out[0], _smaller(out[0].shape)
+        eye = F.eye(lu.shape[-2], dtype=lu.dtype, device=lu.device)
+        low = F.narrow(F.tril(lu, -1), -1, 0, k) + F.narrow(eye, -1, 0, k)
+        made = _lu_grad(F, F.narrow(F.tril(g[0], -1), -1, 0, k),
+                        F.narrow(F.triu(g[0]), -2, 0, k), low, F.narrow(F.triu(lu), -2, 0, k))
         return F.matmul(t(F, F.linalg_permute_rows(eye, out[1])), made)
 
     def samples(s):
         yield s(s.f(3, 3))
-        yield s(s.f(2, 3, 4, dtype=dt.float32))
-        yield s(s.f(4, 3, dtype=dt.float32))
+        yield s(s.f(2, 3, 4))
+        yield s(s.f(4, 3))
 
 
 @op("linalg_lu(A: Tensor, *, pivot: bool = True) -> named(P=Tensor, L=Tensor, U=Tensor)")
@@ -109,14 +123,14 @@ class linalg_lu:
         return p, low, np.triu(made[..., :k, :])
 
     def vjp(F, g, out, x, pivot):
-        _square("lu", x)
+        real_only("lu", x)
         p, low, up = out
         return F.matmul(p, _lu_grad(F, g[1], g[2], low, up))
 
     def samples(s):
         yield s(s.f(3, 3))
-        yield s(s.f(2, 3, 4, dtype=dt.float32))
-        yield s(s.f(4, 3, dtype=dt.float32))
+        yield s(s.f(2, 3, 4))
+        yield s(s.f(4, 3))
 
 
 def _permuted(np, x, pivots, back):
@@ -292,6 +306,8 @@ class linalg_householder_product:
         eye = F.eye(m, dtype=x.dtype, device=x.device)
         low = F.tril(x, -1) + F.narrow(eye, 1, 0, n)
         q = F.expand(F.narrow(eye, 1, 0, n), tuple(x.shape))
+        if tau.shape[-1] == 0:  # the identity, with a gradient of zeros
+            return F.narrow(F.cat([q, x], -1), -1, 0, n)
         for i in reversed(range(tau.shape[-1])):
             v = F.narrow(low, -1, i, 1)
             scale = F.unsqueeze(F.narrow(tau, -1, i, 1), -1)

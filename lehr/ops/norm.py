@@ -13,6 +13,7 @@ from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.ops import layout as place
+from lehr.ops import rule
 from lehr.ops.reduce import count
 from lehr.ops.registry import EXTERN, op
 from lehr.ops.rule import Spec, device_of, numel, reduced_shape, same
@@ -431,11 +432,12 @@ class local_response_norm:
         if len(x.shape) < 3:
             raise ValueError(f"Expected 3D or higher dimensionality input (got {len(x.shape)} "
                              "dimensions)")
-        return Spec(tuple(x.shape), x.dtype, x.device, x.dtype)
+        return Spec(tuple(x.shape), rule.as_float(x.dtype), x.device, x.dtype)
 
     def decomp(F: Any, x: Any, size: Any, alpha: Any, beta: Any, k: Any) -> Any:
         pad = [0] * (2 * (x.ndim - 2)) + [size // 2, (size - 1) // 2]
-        near = F.mean(F.unfold(F.constant_pad_nd(x * x, pad, 0), 1, size, 1), -1)
+        near = F.sum(F.unfold(F.constant_pad_nd(x * x, pad, 0), 1, size, 1), -1)
+        near = near // size if x.dtype.is_integer else near / size
         return x / F.pow(near * alpha + k, beta)
 
     def samples(s: Any) -> Any:

@@ -14,7 +14,7 @@ from lehr.base import dtype as dt
 from lehr.ops import layout as place
 from lehr.ops.patch import at, batched, bordered, each, spread, taps
 from lehr.ops.registry import INDEX, op
-from lehr.ops.rule import Spec, numel
+from lehr.ops.rule import Spec, label, numel
 
 # Order of summation; torch sums half precision in it.
 TOLERANCE = {"float32": (1e-5, 1e-6), "float64": (1e-12, 1e-12), "float16": (1e-2, 1e-3),
@@ -366,15 +366,17 @@ def _declare_avg(n):
         def rule(x, kernel, stride=None, padding=0, ceil=False, include=True, override=None):
             if override == 0:
                 raise RuntimeError("divisor must be not zero")
-            if x.dtype.category != dt.FLOAT:
-                raise NotImplementedError(f'"avg_pool{n}d" not implemented for \'{x.dtype}\'')
+            if x.dtype.category != dt.FLOAT and x.dtype is not dt.int64:
+                raise NotImplementedError(f'"avg_pool{n}d" not implemented for {label(x.dtype)}')
             out = prepared(x, kernel, stride, padding, ceil)[1]
             return Spec((*x.shape[:-n], *out), x.dtype, x.device, x.dtype)
 
         def decomp(F, x, kernel, stride, padding, ceil, include, override=None):
             window = prepared(x, kernel, stride, padding, ceil)
             many = _divisor(F, x, n, window, include, override)
-            return batched(F, x, n, lambda t: F.window_sum(t, *window[:4]) / many)
+            mode = "trunc" if x.dtype.is_integer else None
+            return batched(F, x, n, lambda t: F.div(F.window_sum(t, *window[:4]), many,
+                                                    rounding_mode=mode))
 
         def samples(s):
             size = (7, 6, 5)[:n]

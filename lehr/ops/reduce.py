@@ -136,6 +136,8 @@ def _others(F, x, dims: tuple[int, ...]):
     order = (*rest, *dims)
     lead = tuple(x.shape[d] for d in rest)
     n = rule.numel(x.shape[d] for d in dims)
+    if isinstance(n, int) and n == 0:
+        return x
     flat = F.reshape(F.permute(x, order), (*lead, n))
     one = F.full((*lead, 1), 1, dtype=x.dtype, device=x.device)
     last = len(lead)

@@ -161,9 +161,10 @@ def _bounded(x, *bounds) -> Spec:
     given = [b for b in bounds if b is not None]
     if not given:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if x.dtype is dt.bool_:
+    spec = rule.elementwise((x, *given))
+    if spec.dtype is dt.bool_ and not (len(given) == 1 and rule.is_tensor(given[0])):
         raise NotImplementedError('"clamp" not implemented for \'Bool\'')
-    return rule.elementwise((x, *given))
+    return spec
 
 
 @op("clamp(input: Tensor, min: Tensor | Scalar | None = None, max: Tensor | Scalar | None = None)"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from lehr.base import dtype as dt
 from lehr.ops import rule
 from lehr.ops.reduce import METHOD, count, kept
 from lehr.ops.registry import REDUCE, op
@@ -282,6 +283,14 @@ def _norm_grad(F, g, norm, x, ord, dim):
 
 
 def _any_norm_rule(x, p="fro", dim=None, keepdim=False, dtype=None) -> Spec:
+    if p == "nuc":
+        made = dtype or x.dtype
+        dims = rule.dims_of(dim, len(x.shape))
+        if len(dims) != 2:
+            raise RuntimeError("norm of order 'nuc' is that of matrices: dim has to name two "
+                               f"dimensions, got {dim} of {len(x.shape)}")
+        return Spec(rule.reduced_shape(tuple(x.shape), dims, keepdim), made.to_real(), x.device,
+                    made)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"norm of order {p!r} is a matrix norm; call linalg.matrix_norm")
     return _norm_rule(x, 2 if p is None or p == "fro" else p, dim, keepdim, dtype)
@@ -296,9 +305,15 @@ class norm:
     dtypes = "float half"
 
     def decomp(F, x, p, dim, keepdim, dtype):
+        if p == "nuc":
+            dims = rule.dims_of(dim, x.ndim) if dim is None else dim
+            return F.linalg_matrix_norm(x, p, dims, keepdim)
         return F.linalg_vector_norm(x, 2 if p is None or p == "fro" else p, dim, keepdim)
 
     def samples(s):
+        if s.floating in (dt.float32, dt.float64):
+            yield s(s.f(2, 3), "nuc")
+            yield s(s.f(2, 3, 2), "nuc", (0, 2), True)
         yield s(s.f(2, 3))
         yield s(s.f(2, 3), 1)
         yield s(s.f(2, 3, 4), 2, 1)
@@ -357,6 +372,9 @@ def _square(x, *rest) -> Spec:
         raise RuntimeError("cov(): expected input to have two or fewer dimensions but got an input "
                            f"with {len(x.shape)} dimensions")
     made = rule.as_float(x.dtype)
+    for weight in rest:
+        if rule.is_tensor(weight) and weight.dtype.category == dt.FLOAT:
+            made = dt.result_type([made, weight.dtype], [], [])
     shape = (x.shape[0],) * 2 if len(x.shape) == 2 and x.shape[0] != 1 else ()
     return Spec(shape, made, x.device, made)
 

@@ -84,6 +84,8 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     gap = len(self._shape) - len(want)
     if gap < 0 or any(n not in (1, m) for n, m in zip(want, self._shape[gap:], strict=True)):
         raise RuntimeError(f"size {list(want)} is not expandable to size {list(self._shape)}.")
+    if not want:
+        return F.sum(self)  # type: ignore[no-any-return]
     return self if want == self._shape else node.sum_to(self, want)
 
 

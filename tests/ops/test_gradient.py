@@ -25,7 +25,9 @@ OTHER = {"native_layer_norm": "torch drops the gradients of mean and rstd",
          "cholesky_inverse": "torch's reaches the triangle that is not read",
          "as_strided_scatter": "torch's is that of the replaced elements, not of the kept ones"}
 # The gradient is no slope by definition, and follows torch's.
-DEFINED = {"embedding": "scale_grad_by_freq scales it",
+DEFINED = {"cholesky_solve": "the unread triangle of a factor has PyTorch's gradient",
+           "cholesky_inverse": "the unread triangle of a factor has PyTorch's gradient",
+           "embedding": "scale_grad_by_freq scales it",
            "muon_step": "through bfloat16, where differences have three digits",
            "index_put": "of duplicate indices each gets a gradient, though one write survives"}
 
