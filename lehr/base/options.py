@@ -119,6 +119,9 @@ class Options:
         "instructions that generated C may use",
         key=True,
     )
+    split: bool = _option(
+        True, FLAG, "float32 products as products of bfloat16 parts, as exact, where that is faster"
+    )
     optimize: int = _option(2, LEVEL, "optimisation level of the C compiler", key=True)
     cc: str = _option("", TEXT, "C compiler, with arguments if need be; empty: look for one")
     jobs: int = _option(2, COUNT, "C compilers run at once")

@@ -4,6 +4,17 @@
 
 typedef void (*lehr_task)(void *ctx, int64_t chunk, int64_t worker);
 
+/* A convolution of images whose channels lie together; `transposed`: its adjoint. Steps count
+   elements, `in` and `out` the channels of a group. w is read, or written as a gradient. */
+typedef struct lehr_convolution {
+  const float *x;
+  float *w, *y;
+  int64_t batch, groups, in, out, transposed;
+  int64_t size[3], many[3], kernel[3], stride[3], pad[3], dilation[3]; /* many: of y */
+  int64_t x_step[4], y_step[4]; /* batch, then the dimensions */
+  int64_t w_step[6];            /* group, out, in, then the dimensions */
+} lehr_convolution;
+
 typedef struct lehr_runtime {
   /* Runs task(ctx, chunk, worker) once for each chunk in [0, chunks), on up to `threads` threads,
      and returns when all are done. `worker` in [0, threads) is a different number in each thread
@@ -19,4 +30,11 @@ typedef struct lehr_runtime {
                 const double *a, int64_t lda, const double *b, int64_t ldb, double beta, double *c,
                 int64_t ldc);
   int64_t threads; /* read it at every call: it may change between calls */
+  /* sgemm with alpha = 1, beta = 0 by another way, for matrices that are worth it; NULL where this
+     machine has none. 0: left undone (C holds anything), sgemm has to do it. */
+  int (*split)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+               const float *b, int64_t ldb, float *c, int64_t ldc);
+  /* Templates: there once their library is loaded (lehr.compiler.run.template). */
+  void (*convolve)(const struct lehr_runtime *rt, const lehr_convolution *q);
+  void (*convolve_weight)(const struct lehr_runtime *rt, const lehr_convolution *q);
 } lehr_runtime;

@@ -12,6 +12,7 @@ typedef struct {
   void *const *p;
   const lehr_runtime *rt;
   int64_t tall, wide; /* blocks along m and along n */
+  int64_t split;      /* whether the runtime's split product is worth trying */
 } lehr_product;
 
 /* Where batch number `i` begins. */
@@ -35,6 +36,8 @@ static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_p
   int64_t tasks = work > 2e6 * (double)most ? most : (int64_t)(work / 2e6) + 1;
   int64_t blocks = (tasks + batches - 1) / batches;
   q->rt = rt;
+  /* By sizes that do not depend on threads: the same bits on any number of them. */
+  q->split = rt->split && q->k >= 32 && q->m * q->n >= 64 * (q->m + q->n);
   q->wide = 1;
   q->tall = blocks < q->m / 48 + 1 ? blocks : q->m / 48 + 1;
   if (q->rows) {
@@ -57,7 +60,8 @@ LEHR_FN int64_t lehr_edge(int64_t length, int64_t blocks, int64_t n) {
   return at < length ? at : length;
 }
 
-#define LEHR_GEMM(name, real, gemm) \
+/* `done`: whether another product did the block. */
+#define LEHR_GEMM(name, real, gemm, done) \
   static __attribute__((unused)) void name(void *ctx, int64_t chunk, int64_t worker) { \
     const lehr_product *q = ctx; \
     int64_t i = chunk / (q->tall * q->wide), row = chunk / q->wide % q->tall; \
@@ -69,10 +73,13 @@ LEHR_FN int64_t lehr_edge(int64_t length, int64_t blocks, int64_t n) {
     const real *b = (const real *)q->b + lehr_batch(q, q->b_step, i) + n0 * (q->tb ? q->ldb : 1); \
     real *c = (real *)q->c + lehr_batch(q, q->c_step, i) + m0 * q->ldc + n0; \
     (void)worker; \
-    q->rt->gemm(q->ta, q->tb, m1 - m0, n1 - n0, q->k, 1, a, q->lda, b, q->ldb, 0, c, q->ldc); \
+    if (!(done)) \
+      q->rt->gemm(q->ta, q->tb, m1 - m0, n1 - n0, q->k, 1, a, q->lda, b, q->ldb, 0, c, q->ldc); \
     if (q->rows) q->rows(q->p, i * q->m + m0, i * q->m + m1); \
   }
 
-LEHR_GEMM(lehr_gemm_f32, float, sgemm)
+LEHR_GEMM(lehr_gemm_f32, float, sgemm,
+          q->split && q->rt->split(q->ta, q->tb, m1 - m0, n1 - n0, q->k, a, q->lda, b, q->ldb, c,
+                                   q->ldc))
 
-LEHR_GEMM(lehr_gemm_f64, double, dgemm)
+LEHR_GEMM(lehr_gemm_f64, double, dgemm, 0)

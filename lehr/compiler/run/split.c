@@ -1,0 +1,253 @@
+/* Products of float32 matrices on tiles of bfloat16 (x86 with AMX): every number is the sum of three
+   bfloat16 numbers, x = h + m + l, exactly (8 + 8 + 8 bits, the first two rounded), and of the nine
+   products of parts the six that are not below 2^-26 of the whole are summed in float32. Errors are
+   those of a float32 product or smaller. Numbers for which that does not hold (infinities, NaN, 2^63
+   and more, below 2^-103 and not 0) are left to another gemm. Where the parts m and l of all numbers
+   are 0 (bfloat16 as float32), their products are skipped: the result is the same. */
+#include <immintrin.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
+#define EXPORT __attribute__((visibility("default")))
+/* Rows of A, columns of B and terms of the sum that are packed at once, so that B's stay in the
+   second cache. Bytes of a tile, of the tiles of a part, of a step of 32 terms. */
+enum { ROWS = 2048, COLUMNS = 256, DEPTH = 384, SIDE = 32, TILE = 1024, PART = 2 * TILE,
+       STEP = 3 * PART };
+
+/* The upper halves of the words of two vectors: one after the other, and in turn. */
+static const uint16_t JOIN[32] __attribute__((aligned(64))) = {
+    1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+    33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+static const uint16_t ZIP[32] __attribute__((aligned(64))) = {
+    1, 33, 3, 35, 5, 37, 7, 39, 9, 41, 11, 43, 13, 45, 15, 47,
+    17, 49, 19, 51, 21, 53, 23, 55, 25, 57, 27, 59, 29, 61, 31, 63};
+
+/* What was seen while packing: bits of remainders and of the parts m and l, the largest and smallest
+   magnitudes (of bfloat16 numbers; 0 counts as largest of all to the latter). */
+typedef struct {
+  __m512i rest, middle, low, most, least;
+} lehr_seen;
+
+/* Takes the nearest bfloat16 numbers off x and y and gives them as pairs: word i of x's upper halves,
+   then y's, or where `across` the words of both in turn. */
+AMX static inline __m512i part(__m512 *x, __m512 *y, __m512i order) {
+  const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32((int)0xffff0000);
+  __m512i a = _mm512_and_si512(_mm512_add_epi32((__m512i)*x, half), upper);
+  __m512i b = _mm512_and_si512(_mm512_add_epi32((__m512i)*y, half), upper);
+  *x = _mm512_sub_ps(*x, (__m512)a);
+  *y = _mm512_sub_ps(*y, (__m512)b);
+  return _mm512_permutex2var_epi16(a, order, b);
+}
+
+/* 16 x 16 words. */
+AMX static inline void transpose(__m512i *r) {
+  __m512i t[16];
+  for (int i = 0; i < 8; i++) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 4; i++) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
+    t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
+    t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
+    t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
+  }
+  for (int i = 0; i < 8; i++) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
+    r[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
+  }
+}
+
+AMX static inline __mmask16 first(int64_t n) {
+  return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
+}
+
+/* One tile of each part, from up to 16 `rows` and 32 terms (`depth` of them there). Terms are
+   neighbours in memory, or, where `across`, rows are. `turn`: a tile's rows are pairs of terms. */
+__attribute__((always_inline)) AMX static inline void block(const float *x, int64_t ld,
+                                                            int64_t rows, int64_t depth, int across,
+                                                            int turn, char *to, lehr_seen *seen) {
+  const __m512i order = _mm512_load_si512(across ? ZIP : JOIN), one = _mm512_set1_epi16(1);
+  const __m512 zero = _mm512_setzero_ps();
+  __mmask16 here = first(across ? rows : depth), more = first(depth - 16);
+  __m512i w[3][16];
+  for (int r = 0; r < 16; r++) {
+    __m512 a, b;
+    if (across) {
+      a = 2 * r < depth ? _mm512_maskz_loadu_ps(here, x + 2 * r * ld) : zero;
+      b = 2 * r + 1 < depth ? _mm512_maskz_loadu_ps(here, x + (2 * r + 1) * ld) : zero;
+    } else {
+      a = r < rows ? _mm512_maskz_loadu_ps(here, x + r * ld) : zero;
+      b = r < rows ? _mm512_maskz_loadu_ps(more, x + r * ld + 16) : zero;
+    }
+    w[0][r] = part(&a, &b, order);
+    w[1][r] = part(&a, &b, order);
+    w[2][r] = _mm512_permutex2var_epi16((__m512i)a, order, (__m512i)b);
+    __m512i size = _mm512_slli_epi16(w[0][r], 1);
+    seen->rest = _mm512_or_si512(seen->rest, _mm512_or_si512((__m512i)a, (__m512i)b));
+    seen->middle = _mm512_or_si512(seen->middle, w[1][r]);
+    seen->low = _mm512_or_si512(seen->low, w[2][r]);
+    seen->most = _mm512_max_epu16(seen->most, size);
+    seen->least = _mm512_min_epu16(seen->least, _mm512_sub_epi16(size, one));
+  }
+  for (int p = 0; p < 3; p++) {
+    if (turn) transpose(w[p]);
+    for (int r = 0; r < 16; r++) _mm512_store_si512(to + p * PART + r * 64, w[p][r]);
+  }
+}
+
+/* Panels of 32 rows; of each, steps of 32 terms; of each, three parts of two tiles.
+   0 where a number is out of range, else how many parts are there. */
+AMX static int pack(const float *x, int64_t ld, int64_t rows, int64_t depth, int across, int turn,
+                    char *to) {
+  const __m512i none = _mm512_setzero_si512();
+  lehr_seen seen = {none, none, none, none, _mm512_set1_epi16(-1)};
+  int64_t steps = (depth + 31) / 32, groups = (rows + SIDE - 1) / SIDE * 2;
+  for (int64_t q = 0; q < groups * steps; q++) { /* along memory */
+    int64_t group = across ? q % groups : q / steps, step = across ? q / groups : q % steps;
+    int64_t rest = rows - group * 16, deep = depth - step * 32;
+    const float *at = x + (across ? step * 32 * ld + group * 16 : group * 16 * ld + step * 32);
+    char *out = to + (group / 2 * steps + step) * STEP + group % 2 * TILE;
+    const float *next = at + (across ? 32 : 16) * ld;
+    for (int i = across ? 32 : 16; i > 0; i--, next += ld) {
+      __builtin_prefetch(next);
+      if (!across) __builtin_prefetch(next + 16);
+    }
+    if (across && turn)
+      block(at, ld, rest, deep, 1, 1, out, &seen);
+    else if (across)
+      block(at, ld, rest, deep, 1, 0, out, &seen);
+    else if (turn)
+      block(at, ld, rest, deep, 0, 1, out, &seen);
+    else
+      block(at, ld, rest, deep, 0, 0, out, &seen);
+  }
+  /* Exponents 0 to 255, then 8 other bits. What is not the sum of its parts leaves a rest. */
+  if (_mm512_cmpge_epu16_mask(seen.most, _mm512_set1_epi16((short)((127 + 63) << 8))) ||
+      _mm512_cmplt_epu16_mask(seen.least, _mm512_set1_epi16((127 - 103) << 8)) ||
+      _mm512_test_epi32_mask(seen.rest, _mm512_set1_epi32(0xffff)))
+    return 0;
+  const __m512i digits = _mm512_set1_epi16(0x7fff); /* -0 is 0 */
+  if (_mm512_test_epi16_mask(seen.low, digits)) return 3;
+  return _mm512_test_epi16_mask(seen.middle, digits) ? 2 : 1;
+}
+
+/* 32 x 32 of C, from one panel of A and one of B. Small products first. */
+AMX static void tile(const char *a, const char *b, int64_t steps, int parts, float *c, int64_t ldc,
+                     int add) {
+  int64_t row = ldc * 4;
+  if (add) {
+    _tile_loadd(0, c, row);
+    _tile_loadd(1, c + 16, row);
+    _tile_loadd(2, c + 16 * ldc, row);
+    _tile_loadd(3, c + 16 * ldc + 16, row);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+#define A(p) _tile_loadd(4, a + p * PART, 64); _tile_loadd(5, a + p * PART + TILE, 64);
+#define B(p) _tile_loadd(6, b + p * PART, 64); _tile_loadd(7, b + p * PART + TILE, 64);
+#define ADD \
+  _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7); _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+  for (int64_t i = 0; i < steps; i++, a += STEP, b += STEP) {
+    if (parts == 3) {
+      A(2) B(0) ADD A(1) ADD B(1) ADD A(0) ADD B(2) ADD B(0) ADD
+    } else if (parts == 2) {
+      A(1) B(1) ADD B(0) ADD A(0) B(1) ADD B(0) ADD
+    } else {
+      A(0) B(0) ADD
+    }
+  }
+  _tile_stored(0, c, row);
+  _tile_stored(1, c + 16, row);
+  _tile_stored(2, c + 16 * ldc, row);
+  _tile_stored(3, c + 16 * ldc + 16, row);
+}
+
+/* A tile of which only `high` rows and `wide` columns are there. */
+AMX static void corner(const char *a, const char *b, int64_t steps, int parts, float *c,
+                       int64_t ldc, int add, int64_t high, int64_t wide) {
+  float whole[SIDE * SIDE] __attribute__((aligned(64)));
+  if (add)
+    for (int64_t r = 0; r < high; r++) memcpy(whole + r * SIDE, c + r * ldc, wide * 4);
+  tile(a, b, steps, parts, whole, SIDE, add);
+  for (int64_t r = 0; r < high; r++) memcpy(c + r * ldc, whole + r * SIDE, wide * 4);
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* Memory for packed matrices: of each thread, until it ends. */
+static pthread_key_t rooms;
+
+static char *room(void) {
+  size_t size = (size_t)(ROWS + COLUMNS) * DEPTH * 6, page = 1 << 21;
+  char *have = pthread_getspecific(rooms);
+  if (have) return have;
+  size = (size + page - 1) / page * page;
+  have = aligned_alloc(page, size);
+  if (!have || pthread_setspecific(rooms, have)) return NULL;
+  madvise(have, size, MADV_HUGEPAGE);
+  return have;
+}
+
+/* C = op(A) @ op(B) as in `lehr_runtime`. 0 where it was left to another gemm: C holds anything. */
+AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
+                     int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc) {
+  struct {
+    uint8_t palette, start, none[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+  } shape = {.palette = 1};
+  char *left = room(), *right = left + (int64_t)ROWS * DEPTH * 6;
+  if (!left || k == 0) return 0;
+  for (int i = 0; i < 8; i++) shape.bytes[i] = 64, shape.rows[i] = 16;
+  _tile_loadconfig(&shape);
+  int good = 1;
+  for (int64_t k0 = 0; k0 < k && good; k0 += DEPTH)
+    for (int64_t m0 = 0; m0 < m && good; m0 += ROWS) {
+      int64_t depth = least(k - k0, DEPTH), steps = (depth + 31) / 32, rows = least(m - m0, ROWS);
+      const float *from = a + (ta ? k0 * lda + m0 : m0 * lda + k0);
+      int some = good = pack(from, lda, rows, depth, ta, ta, left);
+      for (int64_t n0 = 0; n0 < n && good; n0 += COLUMNS) {
+        int64_t columns = least(n - n0, COLUMNS);
+        from = b + (tb ? n0 * ldb + k0 : k0 * ldb + n0);
+        good = pack(from, ldb, columns, depth, !tb, tb, right);
+        int parts = some > good ? some : good;
+        for (int64_t i = 0; i < rows && good; i += SIDE)
+          for (int64_t j = 0; j < columns; j += SIDE) {
+            const char *x = left + i / SIDE * steps * STEP, *y = right + j / SIDE * steps * STEP;
+            float *to = c + (m0 + i) * ldc + n0 + j;
+            int64_t high = least(rows - i, SIDE), wide = least(columns - j, SIDE);
+            if (high == SIDE && wide == SIDE)
+              tile(x, y, steps, parts, to, ldc, k0 > 0);
+            else
+              corner(x, y, steps, parts, to, ldc, k0 > 0, high, wide);
+          }
+      }
+    }
+  _tile_release();
+  return good != 0;
+}
+
+/* The product, or NULL where the system does not let this process use tiles. */
+EXPORT void *lehr_split(void) {
+  enum { REQUEST = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+  if (syscall(SYS_arch_prctl, REQUEST, TILES) || pthread_key_create(&rooms, free)) return NULL;
+  return (void *)split;
+}
