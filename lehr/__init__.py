@@ -215,6 +215,16 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.io.trust":
             "add_safe_globals clear_safe_globals get_safe_globals safe_globals",
     },
+    "lehr.multiprocessing": {
+        "lehr.compat.multiprocessing": "spawn",
+    },
+    "lehr.cuda.amp": {
+        "lehr.amp.device":
+            "custom_fwd custom_bwd autocast=cuda_autocast GradScaler=CudaScaler",
+    },
+    "lehr.cpu.amp": {
+        "lehr.amp.device": "autocast=cpu_autocast",
+    },
     "lehr.amp.autocast_mode": {
         "lehr.tensor.autocast": "autocast is_autocast_available",
         "lehr.amp.custom": "custom_fwd custom_bwd",
@@ -241,6 +251,35 @@ TABLE: dict[str, dict[str, str]] = {
 
 # Public module without a file -> modules that it holds everything of.
 MIRRORS: dict[str, str] = {
+    "lehr.cuda": "lehr.accelerator.cuda",
+    "lehr.cuda.memory": "lehr.accelerator.cuda",
+    "lehr.cuda.random": "lehr.accelerator.cuda",
+    "lehr.cuda.nvtx": "lehr.accelerator.nvtx",
+    "lehr.cpu": "lehr.accelerator.cpu",
+    **{f"lehr.{kind}": "lehr.accelerator.families" for kind in ("xpu", "mps", "mtia")},
+    "lehr.utils._pytree": "lehr.compat.pytree",
+    "lehr.jit": "lehr.compat.jit",
+    "lehr.jit.annotations": "lehr.compat.jit",
+    "lehr.hub": "lehr.compat.hub",
+    "lehr.utils.model_zoo": "lehr.compat.hub",
+    "lehr.onnx": "lehr.compat.onnx",
+    **{f"lehr.distributions.{name}": "lehr.distributions.continuous" for name in (
+        "beta", "cauchy", "chi2", "dirichlet", "exponential", "gamma", "gumbel", "laplace",
+        "pareto", "studentT", "uniform", "weibull")},
+    **{f"lehr.distributions.{name}": "lehr.distributions.discrete" for name in (
+        "bernoulli", "binomial", "categorical", "geometric", "multinomial",
+        "one_hot_categorical", "poisson", "relaxed_bernoulli", "relaxed_categorical")},
+    **{f"lehr.distributions.{name}": "lehr.distributions.normal" for name in (
+        "half_normal", "independent", "log_normal", "multivariate_normal")},
+    **{f"lehr.distributions.{name}": "lehr.distributions.transform" for name in (
+        "transformed_distribution", "transforms")},
+    "lehr.distributions.constraints": "lehr.distributions.constraint",
+    "lehr.distributions.mixture_same_family": "lehr.distributions.mixture",
+    "lehr.distributions.exp_family": "lehr.distributions.distribution",
+    "lehr.version": "lehr.compat.version",
+    "lehr.torch_version": "lehr.compat.version",
+    "lehr.multiprocessing": "lehr.compat.multiprocessing",
+    "lehr.multiprocessing.spawn": "lehr.compat.multiprocessing",
     "lehr.nn.modules": "lehr.nn",
     "lehr.nn.modules.activation": "lehr.nn.activation lehr.nn.attention",
     "lehr.nn.modules.adaptive": "lehr.nn.adaptive",
@@ -304,8 +343,8 @@ class Package(ModuleType):
 def _resolve(space: str, name: str) -> Any:
     """`__getattr__` of a public module."""
     place = _names(space).get(name)
-    if name.startswith("__"):
-        found = None
+    if name.startswith("__") and name != "__version__":
+        found = MISSING
     elif place is not None:
         module, _, attribute = place.partition(":")
         found = getattr(_module(module, space, name), attribute)
@@ -314,12 +353,24 @@ def _resolve(space: str, name: str) -> Any:
         if found is None and space in GENERATED:
             from lehr.tensor import api
             found = api.function(name, GENERATED[space])
-        for module in MIRRORS.get(space, "").split():
-            found = getattr(importlib.import_module(module), name, None) if found is None else found
-    if found is None:
+        if found is None:
+            found = _mirrored(space, name)
+    if found is MISSING:
         raise AttributeError(f"module {space!r} has no attribute {name!r}")
     sys.modules[space].__dict__[name] = found
     return found
+
+
+MISSING = object()
+
+
+def _mirrored(space: str, name: str) -> Any:
+    """What one of the modules that `space` mirrors has under the name (it may be None)."""
+    for module in MIRRORS.get(space, "").split():
+        found = getattr(importlib.import_module(module), name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
 
 
 def _module(path: str, space: str, name: str) -> ModuleType:
@@ -339,6 +390,8 @@ def _submodule(full: str) -> ModuleType | None:
 def _listing(space: str) -> list[str]:
     """`__dir__` of a public module."""
     found = {*vars(sys.modules[space]), *_names(space)}
+    found |= {name for module in MIRRORS.get(space, "").split()
+              for name in vars(importlib.import_module(module)) if not name.startswith("__")}
     found |= {m.rpartition(".")[2] for m in TABLE if m.rpartition(".")[0] == space}
     if space in GENERATED:
         from lehr.tensor import api

@@ -60,6 +60,11 @@ def hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _undefined(self: Any, closure: Any = None) -> Any:
+    """One step of the optimization: what each optimizer defines."""
+    raise NotImplementedError(f"{type(self).__name__} defines no step")
+
+
 class Optimizer:
     """Base of the optimizers.
 
@@ -67,7 +72,7 @@ class Optimizer:
     defaults  the settings of groups that name none
     """
 
-    step: Callable[..., Any]
+    step: Callable[..., Any] = _undefined
     defaults: dict[str, Any]
     state: Any
     param_groups: list[dict[str, Any]]

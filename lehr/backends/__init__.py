@@ -1,0 +1,5 @@
+"""`torch.backends`: switches of the libraries that PyTorch computes with.
+
+lehr computes with its own kernels. The switches keep what they are given, since programs set and
+read them; those that choose a precision act on lehr's own setting.
+"""

@@ -1,0 +1,4 @@
+"""Quantized kernels: there are none."""
+
+engine = "none"
+supported_engines = ["none"]
