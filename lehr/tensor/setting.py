@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
 from lehr.base.device import CPU, Device
+from lehr.compiler.run import pool
 from lehr.tensor.state import STATE
 
 
 class Settings:
     """deterministic: 0 off, 1 warn, 2 raise; precision: of float32 matmul ("highest" | "high" |
-    "medium"); threads: within an op; interop: between ops; warn_always: do not suppress repeats"""
+    "medium"); interop: threads between ops; warn_always: do not suppress repeats"""
 
     deterministic = 0
     fill_uninitialized = True
     precision = "highest"
-    threads: int | None = None
     interop = 1
     warn_always = False
 
@@ -84,15 +83,15 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_num_threads(n: int) -> None:
-    """How many threads an op may use."""
+    """How many threads compiled code uses."""
     if not isinstance(n, int) or n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
-    Settings.threads = n
+    pool.set_num_threads(n)
 
 
 def get_num_threads() -> int:
-    """How many threads an op may use."""
-    return Settings.threads or len(os.sched_getaffinity(0))
+    """How many threads compiled code uses."""
+    return pool.get_num_threads()
 
 
 def set_num_interop_threads(n: int) -> None:

@@ -17,6 +17,14 @@ MLP = (1024, 2048, 1024, 512, 10)
 VIT_WIDTH, VIT_HEADS = 768, 12
 GPT_LAYERS, GPT_WIDTH, GPT_HEADS, GPT_CONTEXT = 4, 256, 4, 128
 RATE = 1e-3
+MOMENTUM = 0.9
+CLASSES = 10
+# (channels in, out, stride) of ResNet-18's blocks
+STAGES = tuple(
+    (a if first else b, b, stride if first else 1)
+    for a, b, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
+    for first in (True, False)
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,36 @@ def gpt(rng: np.random.Generator) -> Arrays:
     }
 
 
+def conv(rng: np.random.Generator, name: str, inputs: int, outputs: int, size: int) -> Arrays:
+    """A convolution and the batch norm behind it, whose names end alike."""
+    scale = (2 / (inputs * size * size)) ** 0.5
+    follow = name.replace("conv", "norm")
+    return {
+        f"{name}.weight": normal(rng, outputs, inputs, size, size, scale=scale),
+        **norm(rng, follow, outputs),
+        f"{follow}.running_mean": np.zeros(outputs, np.float32),
+        f"{follow}.running_var": np.ones(outputs, np.float32),
+        f"{follow}.num_batches_tracked": np.array(0),
+    }
+
+
+def resnet18(rng: np.random.Generator) -> Arrays:
+    made = {
+        "images": normal(rng, 16, 3, 64, 64),
+        "labels": rng.integers(0, CLASSES, 16),
+        **conv(rng, "conv", 3, 64, 7),
+    }
+    for i, (a, b, stride) in enumerate(STAGES):
+        made |= conv(rng, f"blocks.{i}.conv1", a, b, 3) | conv(rng, f"blocks.{i}.conv2", b, b, 3)
+        if stride != 1:
+            made |= conv(rng, f"blocks.{i}.conv3", a, b, 1)
+    return made | linear(rng, "head", 512, CLASSES)
+
+
+def bn_relu(rng: np.random.Generator) -> Arrays:
+    return {"x": normal(rng, 32, 64, 56, 56), **norm(rng, "norm", 64)}
+
+
 def ln_gelu_add(rng: np.random.Generator) -> Arrays:
     x, residual = normal(rng, 4096, 768), normal(rng, 4096, 768)
     return {"x": x, "residual": residual, **norm(rng, "norm", 768)}
@@ -115,6 +153,14 @@ WORKLOADS = {
             steps=3,
             relative=1e-3,
         ),
+        Workload(
+            "resnet18_step",
+            "ResNet-18, batch 16, 3x64x64: a training step with SGD, compiled whole",
+            resnet18,
+            steps=3,
+            relative=5e-3,
+        ),
+        Workload("bn_relu", "[32, 64, 56, 56]: batch norm in training, ReLU", bn_relu),
         Workload("softmax", "[4096, 1024], last axis", lambda rng: {"x": normal(rng, 4096, 1024)}),
         Workload("ln_gelu_add", "[4096, 768]: layer norm, GELU, + residual", ln_gelu_add),
         Workload(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import sym
-from lehr.compiler.emit import header, host, product, value
+from lehr.compiler.emit import convolution, header, host, product, value
 from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
@@ -25,7 +25,7 @@ FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
 GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
-_HEADERS = ("lehr_task", "lehr_runtime")
+_HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution")
 
 
 class Code(NamedTuple):
@@ -62,7 +62,7 @@ def emit(program: Program, plan: Any = None, header_text: str = "") -> Code:
 
 def supports(step: Step) -> bool:
     """Whether this back end can spell a step; others have to be host calls."""
-    return not isinstance(step, Extern) or product.supported(step)
+    return not isinstance(step, Extern) or product.supported(step) or convolution.supported(step)
 
 
 class _Emitter:
@@ -77,6 +77,7 @@ class _Emitter:
         self.faults: list[list[str]] = []
         self.entries: list[str] = []
         self.steps: list[dict[str, Any]] = []
+        self.templates: set[str] = set()
         # Scratch memory of one step lies behind the planned arena.
         self.views: dict[Buffer, Operand] = {}
         self.scratch: dict[Buffer, Any] = {}
@@ -101,7 +102,8 @@ class _Emitter:
                 "params": [host.declared(b) for b in p.params],
                 "outputs": [host.declared(b) for b in p.results],
                 "constants": [host.constant(b) for b in self.constants],
-                "arena": host.size(self.used), "steps": self.steps, "faults": self.faults}
+                "arena": host.size(self.used), "templates": sorted(self.templates),
+                "steps": self.steps, "faults": self.faults}
 
     # Functions
 
@@ -205,8 +207,9 @@ class _Emitter:
             out.add("if (fault->kind) return;")
 
     def extern(self, out: Lines, e: Extern) -> None:
-        """A matrix product and what goes with it."""
-        q = product.product(e)
+        """A matrix product or a template, and what goes with it."""
+        known = convolution.supported(e)
+        q = convolution.template(e) if known else product.product(e)
         self.views.update(q.views)
         for b in q.scratch:
             span = sym.maximum(sym.prod(b.shape), 1) * b.dtype.itemsize
@@ -214,7 +217,9 @@ class _Emitter:
             self.end = self.end + sym.ceildiv(span, ALIGN) * ALIGN
         for k in q.before:
             self.kernel(out, k)
-        if q.matrices:
+        if isinstance(q, convolution.Template):
+            self.template(out, e, q)
+        elif q.matrices:
             self.multiply(out, e, q)
         self.used = sym.maximum(self.used, self.end)
         self.end = self.plan.size
@@ -244,6 +249,24 @@ class _Emitter:
                     f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
         if made is not None and made.fault:
             out.add("if (fault->kind) return;")
+
+    def template(self, out: Lines, e: Extern, q: convolution.Template) -> None:
+        """The call of a template."""
+        self.templates.add(q.name)
+        with out.block(""):
+            out.add(f"{q.record} q = {{")
+            for name, value_ in q.fields:
+                if isinstance(value_, Buffer):
+                    text = self.pointer(value_)
+                elif isinstance(value_, tuple):
+                    text = f"{{{', '.join(map(self.size, value_))}}}"
+                else:
+                    text = self.size(value_)
+                out.add(f"  .{name} = {text},")
+            out.add("};", *(f"/* {_line(x)} */" for x in e.locations),
+                    f"rt->{q.function}(rt, &q);")
+        for k in q.after:
+            self.kernel(out, k)
 
     # Sources
 

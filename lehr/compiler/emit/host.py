@@ -10,6 +10,7 @@ memory that slot n of the pointer array points to, or `["arena", offset]`, in by
      "outputs": [...]                                                     the slots after them
      "constants": [{"dtype", "shape", "data" (base64)}, ...]              the slots after those
      "arena": bytes,
+     "templates": ["convolution"],            what the runtime has to load first
      "steps": [{"segment": "step_0"},
                {"host": "sort", "name": "sort1", "args": [...], "outputs": [{"place", "dtype",
                 "shape", "strides"}], "at": "model.py:12"}],

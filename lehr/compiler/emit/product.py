@@ -72,10 +72,12 @@ def product(e: Extern) -> Product:
     if not supported(e):
         raise Unsupported(f"extern {e.name}: {e.op.name} of "
                           f"{', '.join(o.buffer.dtype.name for o in e.inputs)} has no C")
-    return _Maker(e).make()
+    return Maker(e).make()
 
 
-class _Maker:
+class Maker:
+    """Memory for the operands of a call, and the kernels around it."""
+
     def __init__(self, e: Extern) -> None:
         self.e = e
         self.views: dict[Buffer, Operand] = {}

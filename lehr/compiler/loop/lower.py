@@ -24,7 +24,7 @@ from lehr.compiler.graph.ir import (
     Value,
     values_in,
 )
-from lehr.compiler.loop import expr, realise
+from lehr.compiler.loop import expr, image, realise
 from lehr.compiler.loop.element import Elements, Scatter, Unlowered, fold, nothing, place
 from lehr.compiler.loop.ir import (
     MONOIDS,
@@ -78,6 +78,7 @@ class _Lowering:
         for node in graph.nodes:
             for v in dict.fromkeys(node.inputs):
                 self.users.setdefault(v, []).append(node)
+        self.images = image.layouts(graph)
         self.steps: list[Step] = []
         self.buffers: list[Buffer] = []
         self.names: set[str] = set()
@@ -146,7 +147,8 @@ class _Lowering:
         """The buffer that a kept value is stored into."""
         home = self.home.get(v)
         if home is None or (dtype is not None and dtype is not home.dtype):
-            return self.buffer(f"t{len(self.buffers)}", dtype or _dtype(v), _shape(v))
+            return self.buffer(f"t{len(self.buffers)}", dtype or _dtype(v), _shape(v),
+                               self.images.get(v))
         return home
 
     # Steps
@@ -370,6 +372,8 @@ class _Lowering:
     def layout(self, v: Value) -> Strides:
         """Strides of a call's result: those that make a permutation of it contiguous, so that
         merging its dimensions needs no copy. The last dimension stays innermost."""
+        if v in self.images:
+            return self.images[v]
         n = len(_shape(v))
         orders = [[d % n for d in u.args[1]] for u in self.users.get(v, ())
                   if u.op.name == "permute"]
@@ -406,7 +410,7 @@ class _Lowering:
 
     def materialised(self, v: Value) -> Buffer:
         """Memory for a value that so far had none."""
-        buffer = self.buffer(f"t{len(self.buffers)}", _dtype(v), _shape(v))
+        buffer = self.buffer(f"t{len(self.buffers)}", _dtype(v), _shape(v), self.images.get(v))
         self.copy(v, buffer)
         self.L.buffers[v] = buffer
         return buffer

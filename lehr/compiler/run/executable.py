@@ -17,7 +17,7 @@ import numpy as np
 from lehr.base import dtype as dt
 from lehr.base.device import Device
 from lehr.base.options import Options
-from lehr.compiler.run import library, memory, pool
+from lehr.compiler.run import library, memory, pool, template
 
 # Slots of the pointer array, as `emit.host` numbers them.
 ARENA, RUNTIME, SIZES, FAULT, FIRST = range(5)
@@ -97,6 +97,8 @@ class Executable:
 
     def start(self, p: Any, sizes: Sequence[int]) -> None:
         """Fills what never changes into a new frame."""
+        for name in self.record.get("templates", ()):
+            template.need(name)
         here = ctypes.addressof(p)
         p[RUNTIME] = pool.pool().table
         p[FAULT] = here + 8 * self.fault

@@ -68,15 +68,75 @@ def update(p, m, v, count, tokens, targets):
     return value, p, m, v, count + 1
 
 
+def conv(p, stats, name, x, stride=1):
+    """A convolution and its batch norm in training, whose new statistics go into `stats`."""
+    kernel = p[f"{name}.weight"]
+    pad = kernel.shape[-1] // 2
+    x = lax.conv_general_dilated(x, kernel, (stride, stride), [(pad, pad)] * 2)
+    return batch_norm(p, stats, name.replace("conv", "norm"), x)
+
+
+def batch_norm(p, stats, name, x):
+    mean, var, count = x.mean((0, 2, 3)), x.var((0, 2, 3)), x.size // x.shape[1]
+    for key, new in (("mean", mean), ("var", var * count / (count - 1))):
+        stats[f"{name}.running_{key}"] = 0.9 * stats[f"{name}.running_{key}"] + 0.1 * new
+    shape = (1, -1, 1, 1)
+    scale = (lax.rsqrt(var + 1e-5) * p[f"{name}.weight"]).reshape(shape)
+    return (x - mean.reshape(shape)) * scale + p[f"{name}.bias"].reshape(shape)
+
+
+def resnet_loss(p, stats, images, labels):
+    stats = dict(stats)
+    x = jax.nn.relu(conv(p, stats, "conv", images, 2))
+    pads = ((0, 0), (0, 0), (1, 1), (1, 1))
+    x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), pads)
+    for i, (_, _, stride) in enumerate(workload.STAGES):
+        y = jax.nn.relu(conv(p, stats, f"blocks.{i}.conv1", x, stride))
+        y = conv(p, stats, f"blocks.{i}.conv2", y)
+        x = jax.nn.relu(y + (x if stride == 1 else conv(p, stats, f"blocks.{i}.conv3", x, stride)))
+    scores = jax.nn.log_softmax(layer(p, "head", x.mean((2, 3))))
+    return -jnp.take_along_axis(scores, labels[:, None], -1).mean(), stats
+
+
+def resnet_update(p, stats, m, images, labels):
+    """A step of SGD with momentum."""
+    (value, stats), g = jax.value_and_grad(resnet_loss, has_aux=True)(p, stats, images, labels)
+    m = {k: workload.MOMENTUM * m[k] + g[k] for k in p}
+    return value, {k: p[k] - workload.RATE * m[k] for k in p}, stats, m
+
+
+def bn_relu(p, x):
+    stats = {"norm.running_mean": jnp.zeros(64), "norm.running_var": jnp.ones(64)}
+    return jax.nn.relu(batch_norm(p, stats, "norm", x))
+
+
 INFERENCE: dict[str, Callable] = {
     "mlp": mlp,
     "vit_block": lambda p, x: block(p, "", x, workload.VIT_HEADS, causal=False),
+    "bn_relu": bn_relu,
     "softmax": lambda p, x: jax.nn.softmax(x),
     "ln_gelu_add": lambda p, x, residual: gelu(norm(p, "norm", x)) + residual,
     "pointwise6": lambda p, x: jnp.sqrt(jax.nn.relu(jax.nn.sigmoid(x * 1.5 + 0.25) * x)).sum(),
     "tiny_call": lambda p, x: x * 2 + 1,
 }
-DATA = ("x", "residual", "tokens", "targets")
+DATA = ("x", "residual", "tokens", "targets", "images", "labels")
+
+
+def zeros(p):
+    return {k: jnp.zeros_like(a) for k, a in p.items()}
+
+
+def gpt_training(p):
+    return update, [p, zeros(p), zeros(p), jnp.float32(1)]
+
+
+def resnet_training(p):
+    stats = {k: p.pop(k) for k in list(p) if "running" in k or "num_batches" in k}
+    return resnet_update, [p, stats, zeros(p)]
+
+
+# (the step: (*state, *data) -> (loss, *state), its first state)
+TRAINING = {"gpt_step": gpt_training, "resnet18_step": resnet_training}
 
 
 def build(name: str, mode: str, arrays: Arrays, tuning: str):
@@ -86,11 +146,10 @@ def build(name: str, mode: str, arrays: Arrays, tuning: str):
     if name in INFERENCE:
         function = jax.jit(INFERENCE[name])
         return lambda: function(p, *data).block_until_ready(), np.asarray
-    if name != "gpt_step":
+    if name not in TRAINING:
         raise NotImplementedError(f"{name}: JAX has no style that compiles the model alone")
-    function = jax.jit(update, donate_argnums=(0, 1, 2))
-    zeros = [{k: jnp.zeros_like(a) for k, a in p.items()} for _ in range(2)]
-    state = [p, *zeros, jnp.float32(1)]
+    step, state = TRAINING[name](p)
+    function = jax.jit(step, donate_argnums=(0, 1, 2))
 
     def run():
         value, *state[:] = function(*state, *data)

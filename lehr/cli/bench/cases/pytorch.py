@@ -5,6 +5,7 @@ import numpy as np
 import lehr as torch
 from lehr import nn
 from lehr.cli.bench import workload
+from lehr.cli.bench.cases.resnet import ResNet
 from lehr.cli.bench.workload import Arrays
 from lehr.cli.demo.model import GPT, Block
 
@@ -51,6 +52,31 @@ def gpt(given, compiled, whole):
     return compiled(step) if whole else step, (tokens, targets)
 
 
+def resnet18(given, compiled):
+    images, labels = given.pop("images"), given.pop("labels")
+    model = ResNet(workload.STAGES, workload.CLASSES)
+    model.load_state_dict(given)
+    optimizer = torch.optim.SGD(model.parameters(), lr=workload.RATE, momentum=workload.MOMENTUM)
+
+    def step(images, labels):
+        loss = model(images, labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    return compiled(step), (images, labels)
+
+
+def bn_relu(given, compiled):
+    mean, var = torch.zeros(64), torch.ones(64)
+
+    def f(x, weight, bias):
+        return F.relu(F.batch_norm(x, mean, var, weight, bias, True))
+
+    return compiled(f), tuple(given.values())
+
+
 def softmax(given, compiled):
     return compiled(lambda x: torch.softmax(x, -1)), (given["x"],)
 
@@ -78,12 +104,14 @@ CASES = {
     "vit_block": vit_block,
     "gpt_step": lambda given, compiled: gpt(given, compiled, whole=True),
     "gpt_model": lambda given, compiled: gpt(given, compiled, whole=False),
+    "resnet18_step": resnet18,
+    "bn_relu": bn_relu,
     "softmax": softmax,
     "ln_gelu_add": ln_gelu_add,
     "pointwise6": pointwise6,
     "tiny_call": tiny_call,
 }
-TRAINING = {"gpt_step", "gpt_model"}
+TRAINING = {"gpt_step", "gpt_model", "resnet18_step"}
 
 
 def build(name: str, mode: str, arrays: Arrays, tuning: str):

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from tinygrad import Device, Tensor, TinyJit
 from tinygrad.helpers import Context
-from tinygrad.nn.optim import AdamW
+from tinygrad.nn import BatchNorm
+from tinygrad.nn.optim import SGD, AdamW
 
 from lehr.cli.bench import workload
 from lehr.cli.bench.workload import Arrays
@@ -46,15 +47,30 @@ def loss(p, tokens, targets):
     return (norm(p, "norm", x) @ p["head.weight"].T).sparse_categorical_crossentropy(targets)
 
 
+def batch_norm(p, name):
+    """The module, with these weights and statistics."""
+    made = BatchNorm(p[f"{name}.weight"].shape[0])
+    for key in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+        if f"{name}.{key}" in p:
+            setattr(made, key, p[f"{name}.{key}"])
+    return made
+
+
+def bn_relu(p, x):
+    with Context(TRAINING=1):
+        return batch_norm(p, "norm")(x).relu()
+
+
 INFERENCE: dict[str, Callable] = {
     "mlp": mlp,
     "vit_block": lambda p, x: block(p, "", x, workload.VIT_HEADS, causal=False),
+    "bn_relu": bn_relu,
     "softmax": lambda p, x: x.softmax(-1),
     "ln_gelu_add": lambda p, x, residual: gelu(norm(p, "norm", x)) + residual,
     "pointwise6": lambda p, x: ((x * 1.5 + 0.25).sigmoid() * x).relu().sqrt().sum(),
     "tiny_call": lambda p, x: x * 2 + 1,
 }
-DATA = ("x", "residual", "tokens", "targets")
+DATA = ("x", "residual", "tokens", "targets", "images", "labels")
 
 
 def build(name: str, mode: str, arrays: Arrays, tuning: str):
@@ -63,8 +79,8 @@ def build(name: str, mode: str, arrays: Arrays, tuning: str):
     data = [p.pop(k) for k in DATA if k in p]
     if name in INFERENCE:
         function = TinyJit(lambda *data: INFERENCE[name](p, *data).realize())
-    elif name == "gpt_step":
-        function = TinyJit(training(p))
+    elif name in TRAINING:
+        function = TinyJit(TRAINING[name](p))
     else:
         raise NotImplementedError(f"{name}: tinygrad has no style that compiles the model alone")
 
@@ -88,6 +104,39 @@ def training(p):
             return value.realize(*optimizer.schedule_step())
 
     return step
+
+
+def resnet_training(p):
+    """A step of SGD with momentum on ResNet-18."""
+    names = [k for k in p if "running" not in k and "num_batches" not in k]
+    optimizer = SGD([p[k] for k in names], lr=workload.RATE, momentum=workload.MOMENTUM)
+    found = [k.removesuffix(".weight").replace("conv", "norm") for k in names if "conv" in k]
+    norms = {name: batch_norm(p, name) for name in found}
+
+    def conv(name, x, stride=1):
+        kernel = p[f"{name}.weight"]
+        x = x.conv2d(kernel, stride=stride, padding=kernel.shape[-1] // 2)
+        return norms[name.replace("conv", "norm")](x)
+
+    def forward(images, labels):
+        x = conv("conv", images, 2).relu().max_pool2d((3, 3), 2, padding=1)
+        for i, (_, _, stride) in enumerate(workload.STAGES):
+            y = conv(f"blocks.{i}.conv1", x, stride).relu()
+            y = conv(f"blocks.{i}.conv2", y)
+            x = (y + (x if stride == 1 else conv(f"blocks.{i}.conv3", x, stride))).relu()
+        return layer(p, "head", x.mean((2, 3))).sparse_categorical_crossentropy(labels)
+
+    def step(images, labels):
+        with Context(TRAINING=1):
+            optimizer.zero_grad()
+            value = forward(images, labels).backward()
+            stats = [t for n in norms.values() for t in (n.running_mean, n.running_var)]
+            return value.realize(*optimizer.schedule_step(), *stats)
+
+    return step
+
+
+TRAINING = {"gpt_step": training, "resnet18_step": resnet_training}
 
 
 def threads(count: int) -> None:

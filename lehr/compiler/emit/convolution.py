@@ -1,0 +1,156 @@
+"""Convolutions: which template call does one, what has to be copied first, what follows.
+
+The template takes float32 images whose channels lie together, kernels of any layout. Images of
+another layout or dtype are first copied into scratch memory, as are half-precision kernels; results
+of another layout or dtype come from a channels-last float32 one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from lehr.base import dtype as dt
+from lehr.base.dtype import DType
+from lehr.compiler.emit.product import Maker
+from lehr.compiler.loop.image import channels_last, together
+from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Kernel, Operand, Store, axis
+from lehr.compiler.loop.text import row_major
+
+MOST = 3  # spatial dimensions
+
+
+class Template(NamedTuple):
+    """A call of a template: `function` of the runtime with the fields of its record of type
+    `record`, after the kernels `before` and before the kernels `after`. A field is a buffer, a
+    number or a tuple of numbers."""
+
+    name: str
+    function: str
+    record: str
+    fields: tuple[tuple[str, Any], ...]
+    before: tuple[Kernel, ...]
+    after: tuple[Kernel, ...]
+    scratch: tuple[Buffer, ...]
+    views: dict[Buffer, Operand]
+
+
+def supported(e: Extern) -> bool:
+    """Whether an extern is a convolution that the template does."""
+    if e.op.name not in _FIELDS or len(e.inputs) != 2:
+        return False
+    operands = (*e.inputs, e.output)
+    rank = len(e.inputs[0].shape)
+    return (3 <= rank <= 2 + MOST and all(o.buffer.dtype.wide is dt.float32 for o in operands)
+            and e.inputs[0].buffer.dtype is e.inputs[1].buffer.dtype)
+
+
+def template(e: Extern) -> Template:
+    """How to call the template."""
+    return _Maker(e).template()
+
+
+class _Maker(Maker):
+    def template(self) -> Template:
+        function, fields = _FIELDS[self.e.op.name](self)
+        return Template("convolution", function, "lehr_convolution", fields, tuple(self.before),
+                        tuple(self.after), tuple(self.scratch), self.views)
+
+    def images(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
+        """Memory of float32 images with channels together, and its strides."""
+        if o.buffer.dtype is dt.float32 and together(o.shape, o.strides):
+            return self.view(o, name), o.strides
+        return self.copied(o, name, channels_last(o.shape))
+
+    def kernel(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
+        if o.buffer.dtype is dt.float32:
+            return self.view(o, name), o.strides
+        return self.copied(o, name, row_major(tuple(o.shape)))
+
+    def copied(self, o: Operand, name: str, strides: tuple[Any, ...]
+               ) -> tuple[Buffer, tuple[Any, ...]]:
+        source, made = self.view(o, name), self.laid(name, dt.float32, o.shape, strides)
+        self.before.append(moved(f"{self.e.name}_{name}", source, made, self.e))
+        return made, strides
+
+    def laid(self, name: str, dtype: DType, shape: Sequence[Any], strides: tuple[Any, ...]
+             ) -> Buffer:
+        made = Buffer(f"{self.e.name}_{name}", dtype, tuple(shape), strides, "arena")
+        self.scratch.append(made)
+        return made
+
+    def result(self, images: bool) -> tuple[Buffer, tuple[Any, ...]]:
+        """Where the template writes: images, or a kernel; and the kernels that follow."""
+        e, o = self.e, self.e.output
+        out = self.view(o, "out")
+        self.after: list[Kernel] = []
+        stores: tuple[Store, ...] = ()
+        axes = e.axes or tuple(axis(f"i{d}", s) for d, s in enumerate(o.shape))
+        target, strides = out, tuple(o.strides)
+        if o.buffer.dtype is not dt.float32 or images and not together(o.shape, o.strides):
+            strides = channels_last(o.shape) if images else strides
+            target = self.laid("made", dt.float32, o.shape, strides)
+            stores = (_store(target, out, axes),)
+        rows = self.epilogue(out, stores, axes, False)
+        self.after += [rows] if rows else []
+        return target, strides
+
+
+def _convolution(m: _Maker) -> Any:
+    x, w = m.e.inputs
+    stride, padding, dilation, transposed, _, groups = m.e.attrs[3:9]
+    image, x_step = m.images(x, "x")
+    kernel, w_step = m.kernel(w, "w")
+    result, y_step = m.result(True)
+    y = m.e.output
+    rows = w.shape[0] // groups
+    order = (rows * w_step[0], *(w_step[1::-1] if transposed else w_step[:2]))
+    fields = _fields(image, kernel, result, x, y, groups, stride, padding, dilation,
+                     w.shape[2:], x_step, y_step, (*order, *w_step[2:]))
+    return "convolve", (*fields, ("transposed", int(transposed)))
+
+
+def _weight(m: _Maker) -> Any:
+    x, g = m.e.inputs
+    kernel, stride, padding, dilation, groups = m.e.attrs[2:7]
+    image, x_step = m.images(x, "x")
+    grad, g_step = m.images(g, "g")
+    result, w_step = m.result(False)
+    rows = m.e.output.shape[0] // groups
+    return "convolve_weight", _fields(
+        image, result, grad, x, g, groups, stride, padding, dilation, kernel, x_step, g_step,
+        (rows * w_step[0], *w_step))
+
+
+def _fields(image: Buffer, kernel: Buffer, result: Buffer, x: Operand, y: Operand, groups: Any,
+            stride: Any, padding: Any, dilation: Any, size: Any, x_step: Any, y_step: Any,
+            w_step: Any) -> tuple[tuple[str, Any], ...]:
+    n = len(size)
+
+    def three(given: Sequence[Any], one: int, head: int = 0) -> tuple[Any, ...]:
+        """Dimensions that are missing come first; a list of one entry stands for all."""
+        rest = tuple(given[head:])
+        rest = rest * n if len(rest) == 1 else rest
+        return (*given[:head], *(one,) * (MOST - n), *rest)
+    return (("x", image), ("w", kernel), ("y", result), ("batch", x.shape[0]), ("groups", groups),
+            ("in", x.shape[1] // groups), ("out", y.shape[1] // groups),
+            ("size", three(x.shape[2:], 1)), ("many", three(y.shape[2:], 1)),
+            ("kernel", three(size, 1)), ("stride", three(stride, 1)), ("pad", three(padding, 0)),
+            ("dilation", three(dilation, 1)), ("x_step", three((x_step[0], *x_step[2:]), 0, 1)),
+            ("y_step", three((y_step[0], *y_step[2:]), 0, 1)), ("w_step", three(w_step, 0, 3)))
+
+
+_FIELDS: dict[str, Callable[[_Maker], Any]] = {"convolution": _convolution, "conv_weight": _weight}
+
+
+def moved(name: str, source: Buffer, target: Buffer, e: Extern) -> Kernel:
+    """A kernel that copies images or kernels into another layout or dtype."""
+    axes = tuple(axis(f"i{d}", n) for d, n in enumerate(target.shape))
+    return Kernel(name, axes, (_store(source, target, axes),), (), e.locations)
+
+
+def _store(source: Buffer, target: Buffer, axes: Sequence[Axis]) -> Store:
+    idx = tuple(a.var for a in axes)
+    value = Expr("Load", source.dtype, source, idx, None, None)
+    value = value if source.dtype is target.dtype else Expr("Cast", target.dtype, value)
+    return Store(target, idx, value)

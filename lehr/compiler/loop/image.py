@@ -1,0 +1,55 @@
+"""Layouts of images in memory that is the program's own: channels together, from one convolution
+to the next.
+
+Convolutions read and write images [n, c, *size] whose channels lie together, and per-channel
+statistics of such memory are sums of whole vectors. So the images that they make, those that they
+read, and what is computed from them element by element are laid out so; what a caller passes or
+gets has the caller's layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lehr.compiler.graph.ir import Graph, Node, TensorType, Value
+from lehr.compiler.loop import realise
+from lehr.ops.layout import ordered
+
+# Ops of convolution -> the places of their images.
+IMAGES = {"convolution": (0,), "conv_weight": (0, 1)}
+_FOLLOW = frozenset(("value", "fold", "scatter", "view"))
+
+
+def channels_last(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The strides of dense images [n, c, *size] with channels together."""
+    return ordered(tuple(shape), (0, *range(2, len(shape)), 1))
+
+
+def together(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether channels of images lie together."""
+    one = isinstance(shape[1], int) and shape[1] == 1
+    return one or (isinstance(strides[1], int) and strides[1] == 1)
+
+
+def layouts(graph: Graph) -> dict[Value, tuple[Any, ...]]:
+    """The strides of values that should be channels-last."""
+    found = {node.args[i] for node in graph.nodes for i in IMAGES.get(node.op.name, ())}
+    if not found:
+        return {}
+    for node in graph.nodes:
+        if node.op.name == "convolution" or _follows(node, found):
+            found.update(node.results)
+    return {v: channels_last(v.type.shape) for v in found
+            if isinstance(v.type, TensorType) and len(v.type.shape) > 2}
+
+
+def _follows(node: Node, found: set[Value]) -> bool:
+    """Whether a node makes images from images: of the same rank, batch and channels."""
+    if realise.nature(node) not in _FOLLOW or not isinstance(node.results[0].type, TensorType):
+        return False
+    head, rank = tuple(node.results[0].type.shape[:2]), len(node.results[0].type.shape)
+    if rank < 3 or node.op.name == "permute":
+        return False
+    return any(v in found and isinstance(v.type, TensorType) and len(v.type.shape) == rank
+               and tuple(v.type.shape[:2]) == head for v in node.inputs)

@@ -1,0 +1,381 @@
+/* Convolution of channels-last images, its adjoint, and the gradient of its kernel.
+
+   No windows are copied: tiles of R pixels by V vectors of channels are kept in registers while the
+   products are summed straight from the rows of the image (Georganas et al., "Anatomy of
+   high-performance deep learning convolutions on SIMD architectures", 2018). Along each dimension,
+   results that meet the same taps of the kernel form a span; a class of pixels is one span of each
+   dimension, so that neither padding nor the zeros between strided elements are ever multiplied. */
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define LANES 16
+#define MOST_V 4
+#define MOST_R 6
+#else
+#define LANES 8
+#define MOST_V 2
+#define MOST_R 5
+#endif
+#define PANEL (MOST_V * LANES)
+#define CHUNK 128 /* pixels whose gradients stay in the inner cache */
+#define EXPORT __attribute__((visibility("default")))
+#define UNROLL _Pragma("GCC unroll 16")
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
+
+/* Scratch memory of a thread: kept, since to map it anew costs more than to fill it. */
+static void *scratch(int which, int64_t bytes) {
+  static __thread struct {
+    void *at;
+    int64_t size;
+  } held[3];
+  if (held[which].size < bytes) {
+    free(held[which].at);
+    held[which].size = (bytes + 4095) / 4096 * 4096;
+    held[which].at = aligned_alloc(64, (size_t)held[which].size);
+    if (!held[which].at) abort();
+  }
+  return held[which].at;
+}
+
+/* Results first, first + step, ... (count of them) along a dimension: they meet the taps low,
+   low + tap_step, ... (taps of them). The first result meets the first tap at element `at`; the next
+   result does `step_at` further, the next tap `tap_at`. */
+typedef struct {
+  int64_t first, step, count, low, tap_step, taps, at, step_at, tap_at;
+} span;
+
+static span meet(const lehr_convolution *q, int d, int64_t o) {
+  int64_t s = q->stride[d], p = q->pad[d], e = q->dilation[d];
+  span a = {o, q->transposed ? s : 1, 1, 0, 1, 0, 0, q->transposed ? 1 : s, 0};
+  for (int64_t t = 0; t < q->kernel[d]; t++) {
+    int64_t i = q->transposed ? o + p - t * e : o * s - p + t * e;
+    if (q->transposed) {
+      if (i < 0 || i % s) continue;
+      i /= s;
+    }
+    if (i < 0 || i >= q->size[d]) continue;
+    if (a.taps == 0) a.low = t, a.at = i;
+    if (a.taps == 1) a.tap_step = t - a.low, a.tap_at = i - a.at;
+    a.taps++;
+  }
+  return a;
+}
+
+static int64_t spans(const lehr_convolution *q, int d, span *made) {
+  int64_t n = 0, step = q->transposed ? q->stride[d] : 1;
+  for (int64_t r = 0; r < step && r < q->many[d]; r++) {
+    int64_t from = n;
+    for (int64_t o = r; o < q->many[d]; o += step) {
+      span a = meet(q, d, o), *b = &made[n - 1];
+      if (n > from && a.low == b->low && a.taps == b->taps && a.tap_step == b->tap_step &&
+          (!a.taps || a.at == b->at + b->count * b->step_at))
+        b->count++;
+      else
+        made[n++] = a;
+    }
+  }
+  return n;
+}
+
+/* n products in a row: x and w are where they begin, in elements from a pixel and the panel. */
+typedef struct {
+  int64_t x, w, n;
+} run;
+
+#define TILE(R, V)                                                                          \
+  static __attribute__((noinline)) void tile_##R##_##V(                                     \
+      const float *const *rows, const run *runs, int64_t count, const float *w,             \
+      float *const *y, int64_t columns) {                                                   \
+    vec sum[R][V];                                                                          \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) sum[r][v] =       \
+        (vec){0};                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                   \
+      const float *at[R], *b = w + runs[i].w * (V * LANES);                                 \
+      UNROLL for (int r = 0; r < R; r++) at[r] = rows[r] + runs[i].x;                       \
+      for (int64_t c = 0; c < runs[i].n; c++, b += V * LANES) {                             \
+        vec row[V];                                                                         \
+        UNROLL for (int v = 0; v < V; v++) row[v] = *(const vec *)(b + v * LANES);          \
+        UNROLL for (int r = 0; r < R; r++) {                                                \
+          vec a = (vec){0} + at[r][c];                                                      \
+          UNROLL for (int v = 0; v < V; v++) sum[r][v] += a * row[v];                       \
+        }                                                                                   \
+      }                                                                                     \
+    }                                                                                       \
+    if (columns == V * LANES) {                                                             \
+      UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)                 \
+          *(vec *)(y[r] + v * LANES) = sum[r][v];                                           \
+    } else {                                                                                \
+      UNROLL for (int r = 0; r < R; r++) memcpy(y[r], sum[r], 4 * (size_t)columns);         \
+    }                                                                                       \
+  }
+
+/* Adds x[at + r] * g[of + column] over `count` pixels to R rows of sums. */
+#define OUTER(R, V)                                                                         \
+  static __attribute__((noinline)) void outer_##R##_##V(                                    \
+      const float *x, const int64_t *at, const float *g, const int32_t *of, int64_t count,  \
+      float *sums) {                                                                        \
+    vec sum[R][V];                                                                          \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) sum[r][v] =       \
+        *(vec *)(sums + (r * V + v) * LANES);                                               \
+    for (int64_t i = 0; i < count; i++) {                                                   \
+      const float *a = x + at[i], *b = g + of[i];                                           \
+      vec row[V];                                                                           \
+      UNROLL for (int v = 0; v < V; v++) row[v] = *(const vec *)(b + v * LANES);            \
+      UNROLL for (int r = 0; r < R; r++) {                                                  \
+        vec e = (vec){0} + a[r];                                                            \
+        UNROLL for (int v = 0; v < V; v++) sum[r][v] += e * row[v];                         \
+      }                                                                                     \
+    }                                                                                       \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)                   \
+        *(vec *)(sums + (r * V + v) * LANES) = sum[r][v];                                   \
+  }
+
+typedef void (*tile)(const float *const *, const run *, int64_t, const float *, float *const *,
+                     int64_t);
+typedef void (*outer)(const float *, const int64_t *, const float *, const int32_t *, int64_t,
+                      float *);
+#if MOST_R == 6
+#define EACH_R(F, V) F(1, V) F(2, V) F(3, V) F(4, V) F(5, V) F(6, V)
+#define NAMES(f, V) {f##_1_##V, f##_2_##V, f##_3_##V, f##_4_##V, f##_5_##V, f##_6_##V}
+#else
+#define EACH_R(F, V) F(1, V) F(2, V) F(3, V) F(4, V) F(5, V)
+#define NAMES(f, V) {f##_1_##V, f##_2_##V, f##_3_##V, f##_4_##V, f##_5_##V}
+#endif
+EACH_R(TILE, 1)
+EACH_R(TILE, 2)
+EACH_R(OUTER, 1)
+EACH_R(OUTER, 2)
+#if MOST_V == 4
+EACH_R(TILE, 4)
+EACH_R(OUTER, 4)
+static const tile TILES[3][MOST_R] = {NAMES(tile, 1), NAMES(tile, 2), NAMES(tile, 4)};
+static const outer OUTERS[3][MOST_R] = {NAMES(outer, 1), NAMES(outer, 2), NAMES(outer, 4)};
+#else
+static const tile TILES[2][MOST_R] = {NAMES(tile, 1), NAMES(tile, 2)};
+static const outer OUTERS[2][MOST_R] = {NAMES(outer, 1), NAMES(outer, 2)};
+#endif
+
+/* log2 of the vectors that a number of columns takes. */
+static int depth(int64_t columns) {
+  return columns <= LANES ? 0 : columns <= 2 * LANES ? 1 : 2;
+}
+
+/* The kernel's columns [from, from + columns) of a group as [taps][in][width]. */
+static void pack(const lehr_convolution *q, const float *w, int64_t columns, int64_t width,
+                 float *panel) {
+  const int64_t *k = q->kernel, *s = q->w_step + 1, taps = k[0] * k[1] * k[2];
+  for (int64_t v = 0; v < width; v += LANES) {
+    int64_t left = columns - v, many = left < LANES ? left : LANES;
+    for (int64_t c = 0; c < q->in; c++) {
+      float *to = panel + c * width + v;
+      for (int64_t t = 0; t < taps; t++, to += q->in * width) {
+        const float *from = w + v * s[0] + c * s[1] + t / (k[1] * k[2]) * s[2] +
+                            t / k[2] % k[1] * s[3] + t % k[2] * s[4];
+        vec e = {0};
+        if (many == LANES)
+          UNROLL for (int l = 0; l < LANES; l++) e[l] = from[l * s[0]];
+        else
+          for (int l = 0; l < many; l++) e[l] = from[l * s[0]];
+        *(vec *)to = e;
+      }
+    }
+  }
+}
+
+typedef struct {
+  const lehr_convolution *q;
+  const span *spans[3];
+  int64_t count[3], tiles, panels, parts;
+} plan;
+
+/* The taps of a class as runs; neighbours in both memories are one. */
+static int64_t runs_of(const lehr_convolution *q, const span *const *a, run *made) {
+  const int64_t *k = q->kernel, *s = q->x_step + 1;
+  int64_t n = 0;
+  for (int64_t i = 0; i < a[0]->taps; i++)
+    for (int64_t j = 0; j < a[1]->taps; j++)
+      for (int64_t l = 0; l < a[2]->taps; l++) {
+        int64_t t = ((a[0]->low + i * a[0]->tap_step) * k[1] + a[1]->low + j * a[1]->tap_step) *
+                        k[2] + a[2]->low + l * a[2]->tap_step;
+        run r = {(a[0]->at + i * a[0]->tap_at) * s[0] + (a[1]->at + j * a[1]->tap_at) * s[1] +
+                     (a[2]->at + l * a[2]->tap_at) * s[2], t * q->in, q->in};
+        if (n && made[n - 1].x + made[n - 1].n == r.x && made[n - 1].w + made[n - 1].n == r.w)
+          made[n - 1].n += r.n;
+        else
+          made[n++] = r;
+      }
+  return n;
+}
+
+static int64_t pixels(const lehr_convolution *q, const span *const *a) {
+  return q->batch * a[0]->count * a[1]->count * a[2]->count;
+}
+
+/* Where the next `n` pixels of a class lie; `at` counts (image, and the three spans). */
+static void place(const lehr_convolution *q, const span *const *a, int64_t *at, int64_t n,
+                  const float *x, float *y, const float **rows, float **to) {
+  for (int64_t r = 0; r < n; r++) {
+    rows[r] = x + at[0] * q->x_step[0];
+    to[r] = y + at[0] * q->y_step[0];
+    for (int d = 0; d < 3; d++) {
+      rows[r] += at[d + 1] * a[d]->step_at * q->x_step[d + 1];
+      to[r] += (a[d]->first + at[d + 1] * a[d]->step) * q->y_step[d + 1];
+    }
+    for (int d = 3; d >= 0 && ++at[d] == (d ? a[d - 1]->count : q->batch) && d; d--) at[d] = 0;
+  }
+}
+
+static void correlate(void *ctx, int64_t chunk, int64_t worker) {
+  const plan *f = ctx;
+  const lehr_convolution *q = f->q;
+  int64_t part = chunk % f->parts, first = chunk / f->parts % f->panels * PANEL;
+  int64_t group = chunk / f->parts / f->panels;
+  int64_t columns = q->out - first < PANEL ? q->out - first : PANEL, deep = depth(columns);
+  int64_t taps = q->kernel[0] * q->kernel[1] * q->kernel[2], width = LANES << deep;
+  float *panel = scratch(0, taps * q->in * width * 4);
+  run *runs = scratch(1, taps * (int64_t)sizeof(run));
+  const float *x = q->x + group * q->in;
+  float *y = q->y + group * q->out + first;
+  (void)worker;
+  pack(q, q->w + group * q->w_step[0] + first * q->w_step[1], columns, width, panel);
+  int64_t from = f->tiles * part / f->parts, to = f->tiles * (part + 1) / f->parts, low = 0;
+  for (int64_t i = 0; i < f->count[0] * f->count[1] * f->count[2] && low < to; i++) {
+    const span *a[3] = {f->spans[0] + i / f->count[2] / f->count[1],
+                        f->spans[1] + i / f->count[2] % f->count[1], f->spans[2] + i % f->count[2]};
+    int64_t all = pixels(q, a), tiles = (all + MOST_R - 1) / MOST_R, high = low + tiles;
+    if (high > from) {
+      int64_t count = runs_of(q, a, runs), t = from > low ? from - low : 0;
+      int64_t at[4], p = all * t / tiles;
+      for (int d = 2; d >= 0; d--) at[d + 1] = p % a[d]->count, p /= a[d]->count;
+      at[0] = p;
+      for (; t < tiles && low + t < to; t++) {
+        int64_t n = all * (t + 1) / tiles - all * t / tiles;
+        const float *rows[MOST_R];
+        float *out[MOST_R];
+        place(q, a, at, n, x, y, rows, out);
+        TILES[deep][n - 1](rows, runs, count, panel, out, columns);
+      }
+    }
+    low = high;
+  }
+}
+
+/* How many tasks to make of `works` equal ones that cost `work` multiplications in all. */
+static int64_t parts_of(const lehr_runtime *rt, int64_t works, double work) {
+  if (rt->threads == 1) return 1;
+  int64_t want = 3 * rt->threads, most = (int64_t)(work / 1e6) + 1;
+  want = want < most ? want : most;
+  return works >= want ? 1 : (want + works - 1) / works;
+}
+
+static void spread(const lehr_runtime *rt, lehr_task task, void *ctx, int64_t chunks) {
+  if (rt->threads == 1 || chunks == 1)
+    for (int64_t n = 0; n < chunks; n++) task(ctx, n, 0);
+  else
+    rt->parallel(task, ctx, chunks);
+}
+
+/* y = the convolution of x with w, or its adjoint. */
+static void convolve(const lehr_runtime *rt, const lehr_convolution *q) {
+  plan f = {.q = q, .panels = (q->out + PANEL - 1) / PANEL};
+  int64_t whole = q->many[0] + q->many[1] + q->many[2];
+  span *made = malloc((size_t)whole * sizeof(span)), *at = made;
+  double work = (double)q->groups * (double)q->out * (double)q->in;
+  if (!made) abort();
+  for (int d = 0; d < 3; d++) {
+    f.spans[d] = at;
+    f.count[d] = spans(q, d, at);
+    at += f.count[d];
+    work *= (double)(q->many[d] * q->kernel[d]);
+  }
+  for (int64_t i = 0; i < f.count[0] * f.count[1] * f.count[2]; i++) {
+    const span *a[3] = {f.spans[0] + i / f.count[2] / f.count[1],
+                        f.spans[1] + i / f.count[2] % f.count[1], f.spans[2] + i % f.count[2]};
+    f.tiles += (pixels(q, a) + MOST_R - 1) / MOST_R;
+  }
+  f.parts = parts_of(rt, q->groups * f.panels, work * (double)q->batch);
+  f.parts = f.parts < f.tiles ? f.parts : f.tiles;
+  if (f.parts) spread(rt, correlate, &f, q->groups * f.panels * f.parts);
+  free(made);
+}
+
+/* The gradient of some columns and input channels of the kernel. */
+static void weigh(void *ctx, int64_t chunk, int64_t worker) {
+  const plan *f = ctx;
+  const lehr_convolution *q = f->q;
+  const int64_t *k = q->kernel, *m = q->many, *xs = q->x_step, *ws = q->w_step;
+  int64_t part = chunk % f->parts, first = chunk / f->parts % f->panels * PANEL;
+  int64_t group = chunk / f->parts / f->panels;
+  int64_t columns = q->out - first < PANEL ? q->out - first : PANEL, deep = depth(columns);
+  int64_t taps = k[0] * k[1] * k[2], width = LANES << deep, all = q->batch * m[0] * m[1] * m[2];
+  int64_t low = q->in * part / f->parts, many = q->in * (part + 1) / f->parts - low;
+  float *sums = scratch(0, taps * many * width * 4), *rows = scratch(1, CHUNK * width * 4);
+  const float *x = q->x + group * q->in + low, *g = q->y + group * q->out + first;
+  int64_t at[CHUNK], met[CHUNK];
+  int32_t of[CHUNK], place[3][CHUNK];
+  (void)worker;
+  if (many == 0) return;
+  memset(sums, 0, (size_t)(taps * many * width * 4));
+  memset(rows, 0, (size_t)(CHUNK * width * 4));
+  for (int64_t start = 0; start < all; start += CHUNK) {
+    int64_t n = all - start < CHUNK ? all - start : CHUNK, c[4], p = start;
+    for (int d = 2; d >= 0; d--) c[d + 1] = p % m[d], p /= m[d];
+    c[0] = p;
+    for (int64_t i = 0; i < n; i++) {
+      const float *from = g + c[0] * q->y_step[0];
+      at[i] = c[0] * xs[0];
+      for (int d = 0; d < 3; d++) {
+        from += c[d + 1] * q->y_step[d + 1];
+        place[d][i] = (int32_t)(c[d + 1] * q->stride[d] - q->pad[d]);
+        at[i] += place[d][i] * xs[d + 1];
+      }
+      memcpy(rows + i * width, from, 4 * (size_t)columns);
+      for (int d = 3; d >= 0 && ++c[d] == (d ? m[d - 1] : q->batch) && d; d--) c[d] = 0;
+    }
+    for (int64_t t = 0; t < taps; t++) {
+      int64_t count = 0, tap[3] = {t / (k[1] * k[2]), t / k[2] % k[1], t % k[2]}, shift = 0;
+      for (int d = 0; d < 3; d++) tap[d] *= q->dilation[d], shift += tap[d] * xs[d + 1];
+      for (int64_t i = 0; i < n; i++) {
+        met[count] = at[i] + shift;
+        of[count] = (int32_t)(i * width);
+        count += ((uint64_t)(place[0][i] + tap[0]) < (uint64_t)q->size[0]) &
+                 ((uint64_t)(place[1][i] + tap[1]) < (uint64_t)q->size[1]) &
+                 ((uint64_t)(place[2][i] + tap[2]) < (uint64_t)q->size[2]);
+      }
+      if (count == 0) continue;
+      int64_t tiles = (many + MOST_R - 1) / MOST_R;
+      for (int64_t j = 0; j < tiles; j++) {
+        int64_t a = many * j / tiles, b = many * (j + 1) / tiles;
+        OUTERS[deep][b - a - 1](x + a, met, rows, of, count, sums + (t * many + a) * width);
+      }
+    }
+  }
+  float *w = q->w + group * ws[0] + first * ws[1] + low * ws[2];
+  for (int64_t v = 0; v < columns; v += LANES) {
+    int64_t left = columns - v, lanes = left < LANES ? left : LANES;
+    for (int64_t c = 0; c < many; c++)
+      for (int64_t t = 0; t < taps; t++) {
+        float *to = w + v * ws[1] + c * ws[2] + t / (k[1] * k[2]) * ws[3] +
+                    t / k[2] % k[1] * ws[4] + t % k[2] * ws[5];
+        const float *from = sums + (t * many + c) * width + v;
+        for (int64_t l = 0; l < lanes; l++) to[l * ws[1]] = from[l];
+      }
+  }
+}
+
+/* w = the gradient of the plain convolution's kernel, from x and the result's gradient y. */
+static void convolve_weight(const lehr_runtime *rt, const lehr_convolution *q) {
+  plan f = {.q = q, .panels = (q->out + PANEL - 1) / PANEL};
+  double work = (double)q->groups * (double)q->out * (double)q->in * (double)q->batch;
+  for (int d = 0; d < 3; d++) work *= (double)(q->many[d] * q->kernel[d]);
+  f.parts = parts_of(rt, q->groups * f.panels, work);
+  f.parts = f.parts < q->in ? f.parts : q->in;
+  spread(rt, weigh, &f, q->groups * f.panels * f.parts);
+}
+
+EXPORT void lehr_install(lehr_runtime *rt) {
+  rt->convolve = convolve;
+  rt->convolve_weight = convolve_weight;
+}

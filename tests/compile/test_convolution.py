@@ -1,0 +1,179 @@
+"""Compiled convolutions: every geometry against numpy, layouts, dtypes, threads, what follows."""
+
+import numpy as np
+import pytest
+
+import lehr
+from lehr import nn
+from lehr.compiler import backend
+from lehr.compiler.run import pool
+from lehr.ops import conv
+
+F = nn.functional
+RNG = np.random.default_rng(5)
+
+# (images, channels, outputs, groups, size, kernel, stride, padding, dilation)
+PLAIN = [
+    (2, 4, 6, 2, (5, 6), (3, 2), (2, 1), (1, 0), (1, 2)),
+    (3, 70, 130, 1, (7, 9), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (2, 3, 20, 1, (20, 21), (7, 7), (2, 2), (3, 3), (1, 1)),
+    (9, 33, 17, 1, (2, 2), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (2, 8, 24, 4, (9, 9), (4, 3), (3, 2), (2, 1), (1, 2)),
+    (2, 6, 6, 6, (6, 5), (3, 3), (1, 2), (2, 0), (2, 1)),
+    (2, 6, 4, 2, (9,), (3,), (2,), (1,), (1,)),
+    (2, 3, 5, 1, (4, 5, 6), (2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2)),
+    (1, 1, 1, 1, (3, 3), (3, 3), (1, 1), (3, 3), (1, 1)),  # results that meet no element
+]
+
+
+def array(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def close(have, want, least=2e-6):
+    np.testing.assert_allclose(have, want, least, least * max(np.abs(want).max(initial=0), 1e-30))
+
+
+def gradients(f, *arrays):
+    """The result of f and the gradients of its square's sum, compiled without a host call."""
+    lehr.compiler.reset()
+    before = lehr.compiler.stats()["host_calls"]
+    given = [lehr.from_numpy(a.copy()).requires_grad_() for a in arrays]
+
+    def step(*given):
+        y = f(*given)
+        (y.float() * y.float()).sum().backward()
+        return y.detach()
+
+    y = lehr.compile(step, fullgraph=True)(*given)
+    assert lehr.compiler.stats()["host_calls"] == before
+    return [t.float().numpy() for t in (y, *(t.grad for t in given))]
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_plain(case):
+    n, c, o, groups, size, kernel, s, p, d = case
+    x, w = array(n, c, *size), array(o, c // groups, *kernel)
+    f = getattr(F, f"conv{len(size)}d")
+    y, dx, dw = gradients(lambda x, w: f(x, w, None, s, p, d, groups), x, w)
+    wide = x.astype(np.float64), w.astype(np.float64)
+    want = conv.correlate(*wide, y.shape[2:], s, p, d, groups)
+    close(y, want)
+    close(dx, conv.scatter(2 * want, wide[1], size, s, p, d, groups))
+    close(dw, conv.gradient(wide[0], 2 * want, kernel, s, p, d, groups))
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_transposed(case):
+    n, c, o, groups, size, kernel, s, _, d = case
+    x, w = array(n, c, *size), array(c, o // groups, *kernel)
+    f = getattr(F, f"conv_transpose{len(size)}d")
+    y, dx, dw = gradients(lambda x, w: f(x, w, None, s, 1, 0, groups, d), x, w)
+    p = (1,) * len(size)
+    wide = x.astype(np.float64), w.astype(np.float64)
+    want = conv.scatter(*wide, y.shape[2:], s, p, d, groups)
+    close(y, want)
+    close(dx, conv.correlate(2 * want, wide[1], size, s, p, d, groups))
+    close(dw, conv.gradient(2 * want, wide[0], kernel, s, p, d, groups))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_rounded_once(dtype):
+    kind = getattr(lehr, dtype)
+    x, w, b = (lehr.from_numpy(array(*s)).to(kind) for s in ((2, 5, 6, 7), (4, 5, 3, 3), (4,)))
+    made = lehr.compile(F.conv2d)(x, w, b)
+    want = F.conv2d(x.double(), w.double(), b.double()).to(kind)
+    assert made.dtype is kind
+    unequal = (made != want).float().mean().item()
+    assert unequal < 0.01  # sums that lie at the middle between two numbers
+
+
+def test_layouts_of_arguments_and_results():
+    x, w = lehr.from_numpy(array(2, 6, 8, 10)), lehr.from_numpy(array(4, 6, 3, 3))
+    want = F.conv2d(x, w).numpy()
+    last = x.contiguous(memory_format=lehr.channels_last)
+    made = lehr.compile(F.conv2d)(last, w)
+    assert made.stride() == F.conv2d(last, w).stride()
+    close(made.numpy(), want)
+    for view in (lehr.from_numpy(array(2, 8, 10, 6)).permute(0, 3, 1, 2),
+                 lehr.from_numpy(array(2, 12, 8, 20))[:, ::2, :, 3:13],
+                 lehr.from_numpy(array(1, 6, 8, 10)).expand(2, 6, 8, 10)):
+        close(lehr.compile(F.conv2d)(view, w).numpy(), F.conv2d(view, w).numpy())
+
+
+def test_what_follows_a_convolution():
+    x, w, b, r = (array(*s) for s in ((2, 3, 9, 8), (5, 3, 3, 3), (5,), (2, 5, 9, 8)))
+
+    def f(x, w, b, r):
+        return F.relu(F.conv2d(x, w, b, padding=1) + r) * 2
+
+    given = [lehr.from_numpy(a) for a in (x, w, b, r)]
+    close(lehr.compile(f)(*given).numpy(), f(*given).numpy())
+
+
+def test_a_small_network_learns_as_in_eager_mode():
+    def model():
+        lehr.manual_seed(1)
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(8, 8, 3, 1, 1, groups=8), nn.Conv2d(8, 12, 1), nn.BatchNorm2d(12), nn.GELU(),
+            nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(48, 5))
+
+    x, labels = lehr.from_numpy(array(6, 3, 17, 15)), lehr.tensor([0, 1, 2, 3, 4, 0])
+    losses = []
+    for wrap in (lambda f: f, lehr.compile):
+        net = model()
+        optimizer = lehr.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+
+        def step(net=net, optimizer=optimizer):
+            loss = F.cross_entropy(net(x), labels)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss.detach()
+
+        run = wrap(step)
+        losses.append([run().item() for _ in range(4)])
+    np.testing.assert_allclose(losses[1], losses[0], 1e-4)
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    x, w = lehr.from_numpy(array(4, 40, 12, 13)), lehr.from_numpy(array(100, 40, 3, 3))
+    g = lehr.from_numpy(array(4, 100, 12, 13))
+    before = pool.get_num_threads()
+
+    def f(x, w, g):
+        y = F.conv2d(x, w, padding=1)
+        return y, *lehr.autograd.grad(y, (x, w), g)
+
+    made = []
+    try:
+        for threads in (1, 2, 3):
+            lehr.set_num_threads(threads)
+            assert pool.pool().threads == threads
+            x.requires_grad_(), w.requires_grad_()
+            made.append([t.detach().numpy() for t in lehr.compile(f)(x, w, g)])
+    finally:
+        lehr.set_num_threads(before)
+    for other in made[1:]:
+        for a, b in zip(made[0], other, strict=True):
+            assert np.array_equal(a, b)
+
+
+def test_the_images_in_between_are_channels_last(monkeypatch):
+    made, start = [], backend.Native.__init__
+
+    def noted(self, *args):
+        made.append(self)
+        start(self, *args)
+
+    monkeypatch.setattr(backend.Native, "__init__", noted)
+
+    def f(x, w):
+        return F.conv2d(F.relu(F.conv2d(x, w, padding=1)), w, padding=1)
+
+    lehr.compile(f)(lehr.from_numpy(array(1, 4, 6, 6)), lehr.from_numpy(array(4, 4, 3, 3)))
+    _, program, _, code = made[0].lowered()
+    between = [b for b in program.buffers if b.role == "arena" and len(b.shape) == 4]
+    assert between and all(b.strides[1] == 1 for b in between)
+    assert code.record["templates"] == ["convolution"]
