@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from lehr.compiler.capture.breaks import CaptureBreak, Place, place
 
-
 OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 
