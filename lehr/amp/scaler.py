@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.tensor.autocast import has_cuda
 from lehr.tensor.mode import no_grad
+from lehr.tensor.policy import has_cuda
 from lehr.tensor.tensor import Tensor
 
 # What `step` and `unscale_` have done with an optimizer since the last `update`.

@@ -410,6 +410,9 @@ class addcmul:
         return x + (a if _is_one(value) else value * a) * b
 
     def decomp(F, x, a, b, value):
+        if type(value) is float and not (x.dtype.is_floating_point or a.dtype.is_floating_point
+                                         or b.dtype.is_floating_point):
+            value = int(value)      # integers are scaled by integers
         return F.add(x, F.mul(a if _is_one(value) else F.mul(a, value), b))
 
     def vjp(F, g, out, x, a, b, value):

@@ -220,10 +220,13 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
     target._shape, target._strides, target._offset = made._shape, made._strides, made._offset
     target._np = target._key = None
     target._storage.version += 1
-    view = target._view = made._view
-    view.root = old if view.root is target else view.root
-    if view.base is target:
-        view.base = old if old._meta is not None else None
+    trace = target._storage.trace
+    if trace is not None and trace.tensor is target:
+        trace.tensor = old
+    view = made._view
+    target._view = View(old if view._root is target else view._root, view.chain,
+                        old if view._base is target else view._base, view.skip, view.version,
+                        view.guarded)
     return target
 
 

@@ -32,14 +32,27 @@ class View:
     skip     how many ops of the chain lead from `root` to `base`
     version  the storage's version when the view was made
     guarded  made in no_grad mode: recorded writes through it are refused
+
+    Where `unsqueeze_` and the like give a root or a base another layout, it becomes a view of a
+    tensor that keeps the old one, and views made before are views of that.
     """
 
-    __slots__ = ("base", "chain", "guarded", "root", "skip", "version")
+    __slots__ = ("_base", "_root", "chain", "guarded", "skip", "version")
 
     def __init__(self, root: Tensor, chain: tuple[tuple[Any, tuple[Any, ...]], ...],
                  base: Tensor | None, skip: int, version: int, guarded: bool) -> None:
-        self.root, self.chain, self.base, self.skip = root, chain, base, skip
+        self._root, self.chain, self._base, self.skip = root, chain, base, skip
         self.version, self.guarded = version, guarded
+
+    @property
+    def root(self) -> Tensor:
+        view = self._root._view
+        return self._root if view is None else view._root
+
+    @property
+    def base(self) -> Tensor | None:
+        view = self._base._view if self._base is not None else None
+        return self._base if view is None or view._base is None else view._base
 
     def detached(self) -> View:
         """The same memory, with a history of its own."""

@@ -122,11 +122,11 @@ def make(shape: tuple[int, ...], dtype: str, k: int) -> Tensor:
     n = int(np.prod(shape, dtype=int))
     steps = (np.arange(n) * 7 + k * 3) % 11
     if dtype == "bool":
-        return lehr.tensor(steps % 3 > 0).reshape(shape)
+        return lehr.tensor(steps % 3 > 0).reshape(shape).clone()
     values = steps % 7 if dtype == "uint8" else steps - 5
     whole = dtype in INTS
-    return lehr.tensor((values if whole else values / 4).tolist(), dtype=getattr(lehr, dtype)
-                       ).reshape(shape)
+    made = lehr.tensor((values if whole else values / 4).tolist(), dtype=getattr(lehr, dtype))
+    return made.reshape(shape).clone()
 
 
 def filled(r: random.Random, shape: tuple[int, ...], dtypes: Sequence[str], k: int) -> str:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lehr.base.device import Device
+from lehr.base.dtype import DType
 from lehr.compiler.capture import guard
 from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.fact import Fact
@@ -216,6 +218,9 @@ class Captured:
             self.tracer._keep.append(value)
 
 
+FIXED = frozenset((DType, Device))     # classes of the framework whose objects never change
+
+
 class Collector(Rebuilder):
     """A dry run of rebuilding: notes tensors, stops at what cannot be built again."""
 
@@ -239,11 +244,12 @@ class Collector(Rebuilder):
         """Nothing of the program may run here."""
         return (x for x in "")
 
-    def native(self, value: NativeValue) -> Any:
-        if value.source is None and not getattr(type(value.real), "__lehr_constant__", False) and (
-                type(value.real).__name__ not in ("DType", "Device")):
-            self.machine.stop("native-result", type(value.real).__name__, value)
-        return value.real
+    def read(self, value: Any) -> Any:
+        real = value.real
+        if isinstance(value, NativeValue) and value.source is None and not getattr(
+                type(real), "__lehr_constant__", False) and type(real) not in FIXED:
+            self.machine.stop("native-result", type(real).__name__, value)
+        return real
 
 
 class Replay(Rebuilder):
@@ -282,9 +288,6 @@ class Replay(Rebuilder):
             return value.source.read(self.arguments)
         return self.outputs[self.entry.captured.numbers[id(value)]]._array.item()
 
-    def native(self, value: NativeValue) -> Any:
-        return value.real
-
 
 def is_leaf(t: Tensor) -> bool:
     """Whether a tensor that the program made is a leaf with gradients."""
@@ -311,7 +314,7 @@ def placed(twin: Tensor, how: Output, base: Tensor) -> Tensor:
         return recorded(view, base)
     made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
     if view is None or (how.index < 0 and view.base is not how.twin and whole):
-        made._view = base._view if how.index < 0 else None
+        made._view = base._view and base._view.detached() if how.index < 0 else None
     else:
         made._view = seen_from(view, how, base)
     if is_leaf(twin):
@@ -385,6 +388,9 @@ class Refused(node.Node):
     """The tape's node for a result whose backward raises."""
 
     __slots__ = ()
+
+    def name(self) -> str:
+        return "CompiledBackward"
 
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
         raise type(self.extra)(*self.extra.args)

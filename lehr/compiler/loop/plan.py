@@ -76,9 +76,16 @@ def lifetimes(program: Program) -> dict[Buffer, tuple[int, int]]:
     return found
 
 
+def span(b: Buffer) -> Any:
+    """Elements from the first to the last one of a buffer: a Ref's shadow has its gaps."""
+    count = numel(b.shape)
+    reach = 1 + sum((n - 1) * s for n, s in zip(b.shape, b.strides, strict=True))
+    return count if count == 0 or reach == count else sym.maximum(reach, count)
+
+
 def size_of(b: Buffer) -> Any:
     """Bytes of a buffer's memory, rounded up to the alignment."""
-    raw = numel(b.shape) * b.dtype.itemsize
+    raw = span(b) * b.dtype.itemsize
     return sym.ceildiv(raw, ALIGN) * ALIGN
 
 

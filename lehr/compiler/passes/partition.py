@@ -58,6 +58,9 @@ def split(graph: Graph, tangents: Sequence[Value]) -> Split:
     needed = _needed(graph, late)
     kept = _cut(graph, late, needed, written)
     again = _recomputed(graph, late, needed, kept)
+    # An input that costs nothing lies on the cut even where nothing asks for it.
+    asked = needed.union(*(node.inputs for node in again))
+    kept = [v for v in kept if v in asked]
     forward = _forward(graph, late, kept, tangents)
     backward = _backward(graph, late, kept, again, tangents)
     refs = tuple(v for v in kept if isinstance(v.type, RefType))

@@ -1,0 +1,135 @@
+"""Programs in which random ones once differed from eager mode, made small.
+
+A case is a function and its arguments; it is called as `fuzz` calls programs: twice on the same
+arguments, then on fresh ones.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lehr as torch
+from tests.compile import fuzz
+from tests.compile.grammar import make
+
+Inputs = Callable[[], tuple[Any, ...]]
+CASES: list[Any] = []
+
+
+def case(inputs: Inputs) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a test of a program; `inputs` makes its arguments."""
+    def add(main: Callable[..., Any]) -> Callable[..., Any]:
+        CASES.append(pytest.param(main, inputs, id=main.__name__))
+        return main
+    return add
+
+
+@pytest.mark.parametrize(("main", "inputs"), CASES)
+def test_compiled_is_eager(main: Callable[..., Any], inputs: Inputs) -> None:
+    same(main, inputs, "loops")
+
+
+def same(main: Callable[..., Any], inputs: Inputs, backend: str) -> None:
+    def outcomes(function: Callable[..., Any]) -> list[fuzz.Outcome]:
+        first = inputs()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [fuzz.outcome(function, a, i) for i, a in enumerate((first, first, inputs()))]
+    made = outcomes(fuzz.compiled(backend)(main))
+    for call, have, want in zip(fuzz.CALLS, made, outcomes(main), strict=False):
+        for name in fuzz.Outcome._fields:
+            assert fuzz.differing(getattr(have, name), getattr(want, name)) == "", (call, name)
+
+
+# -- autocast
+
+@case(lambda: (make((2, 3), "float32", 0),))
+def break_inside_autocast(x: Any) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.t()
+        x.resize_(x.shape)
+        return y, x @ x.t()
+
+
+@case(lambda: (make((2, 3), "float32", 0).requires_grad_(),))
+def break_inside_nested_autocast(x: Any) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        a = x @ x.t()
+        with torch.autocast("cpu", enabled=False):
+            n = int(a.sum())
+            b = x @ x.t()
+        c = x @ x.t() * n
+    return a, b, c
+
+
+# -- views
+
+def leaf_and_view() -> tuple[Any, ...]:
+    a = make((2, 2), "float32", 0)
+    b = a.t()
+    return a.requires_grad_(), b
+
+
+@case(leaf_and_view)
+def detached_view_behind_a_break(a: Any, b: Any) -> Any:
+    with torch.no_grad():
+        b.addcmul_(a, a)
+    c = b * 2
+    d = b.detach()
+    n = d.numpy().size
+    return c, d, n
+
+
+@case(lambda: (make((2, 1), "float32", 0).requires_grad_(),))
+def views_of_what_changes_its_layout(x: Any) -> Any:
+    y = x * 1
+    z = y.t()
+    y.unsqueeze_(0)
+    z.mul_(2)
+    y.squeeze_(0).mul_(3)
+    return z, y, 1.5 - z
+
+
+@case(lambda: (make((0, 2), "float64", 0),))
+def empty_view_of_what_changes_its_layout(x: Any) -> Any:
+    y = x.expm1()
+    z = y.squeeze()
+    y.unsqueeze_(0)
+    z.clamp_(-1, 1)
+    return y, z
+
+
+# -- memory
+
+@case(lambda: (make((3, 4), "float64", 2)[:, ::2],))
+def write_through_a_strided_input(x: Any) -> None:
+    x[:-1] = x[1:].clone()
+
+
+# -- gradients
+
+@case(lambda: (make((2, 3), "float16", 0).requires_grad_(), make((1, 3), "float32", 1)))
+def write_to_an_input_that_backward_does_not_read(x: Any, y: Any) -> Any:
+    out = x.cumsum(-1)
+    n = float(y.mean())
+    y.copy_(1 - y)
+    return out, n
+
+
+@case(lambda: (make((2, 1), "float32", 0).requires_grad_(),))
+def result_without_a_backward_is_shown(x: Any) -> Any:
+    y = x.expm1()
+    y.clamp_(-1, 1)
+    z = 1.5 - y
+    return y, str(z.grad_fn is None)
+
+
+# -- ops
+
+@case(lambda: (make((3, 3), "int64", 2).t(),))
+def whole_numbers_scaled_by_a_fraction(x: Any) -> Any:
+    return torch.addcmul(x.sign(), x, x.sign(), value=0.5)
