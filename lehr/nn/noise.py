@@ -94,6 +94,9 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True,
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False,
           inplace: bool = False) -> Tensor:
     """Leaky ReLU whose slope is drawn from [lower, upper) when training, their mean otherwise."""
+    if lower > upper:
+        raise RuntimeError("rrelu: Lower bound should be less than or equal to the upper bound, got "
+                           f"{lower} and {upper}")
     op, args = "leaky_relu", (input, (lower + upper) / 2)  # type: tuple[str, tuple[Any, ...]]
     if training:
         op, args = "rrelu_train", (input, lower, upper, *random.take(None))

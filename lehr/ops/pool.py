@@ -51,6 +51,11 @@ def _geometry(name, x, n, kernel, stride, padding, dilation, ceil):
     if len(x.shape) not in (n + 1, n + 2):
         raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) input, but got "
                            f"{list(x.shape)}")
+    for i, size in enumerate(x.shape[-n - 1:]):
+        if isinstance(size, int) and size == 0:
+            raise RuntimeError(f"{name}: Expected input's non-batch dimensions to have positive "
+                               f"length, but input has a shape of {list(x.shape)} and non-batch "
+                               f"dimension {i} has length zero!")
     k = each(kernel, n, "kernel_size")
     s = k if stride is None or stride == [] or stride == () else each(stride, n, "stride")
     p, d = each(padding, n, "padding"), each(dilation, n, "dilation")

@@ -372,9 +372,23 @@ def _square(x, *rest) -> Spec:
         raise RuntimeError("cov(): expected input to have two or fewer dimensions but got an input "
                            f"with {len(x.shape)} dimensions")
     made = rule.as_float(x.dtype)
-    for weight in rest:
-        if rule.is_tensor(weight) and weight.dtype.category == dt.FLOAT:
-            made = dt.result_type([made, weight.dtype], [], [])
+    names = ("correction", "fweights", "aweights")
+    for name, weight in zip(names, rest, strict=False):
+        if not rule.is_tensor(weight):
+            continue
+        real = name == "aweights"
+        if weight.dtype.category != (dt.FLOAT if real else dt.INT):
+            kind = "floating point" if real else "integral"
+            raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with "
+                               f"{weight.dtype} dtype")
+        if len(weight.shape) > 1:
+            raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got "
+                               f"{name} with {len(weight.shape)} dimensions")
+        n, many = x.shape[-1] if x.shape else 1, rule.numel(weight.shape)
+        if not rule.same(n, many):
+            raise RuntimeError(f"cov(): expected {name} to have the same numel as there are "
+                               f"observations in the input but got {many} != {n}")
+        made = dt.result_type([made, weight.dtype], [], []) if real else made
     shape = (x.shape[0],) * 2 if len(x.shape) == 2 and x.shape[0] != 1 else ()
     return Spec(shape, made, x.device, made)
 

@@ -16,9 +16,10 @@ from typing import Any
 from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops import families, parts, registry  # noqa: F401  (families fills the registry)
-from lehr.ops.registry import CREATE, PLACES, REQUIRED, Op, header
+from lehr.ops.registry import CREATE, PLACES, POINTWISE, REQUIRED, Op, header
 from lehr.tensor import dispatch, override
 from lehr.tensor.format import plain
+from lehr.tensor.out import write_out
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -292,7 +293,26 @@ def _exact(name: str, op: Op, form: str) -> Maker:
         body = [f"if out is None: return _call(_op, {bound})", f"return _out(_op, {bound}, out)"]
     else:
         body = [f"return _call(_op, {bound})"]
+    if op.kind is POINTWISE or op.name == "rsub":
+        body[:0] = _tensors(name, params, text.shown, form)
     return _compile(name, text, body, space, params)
+
+
+def _tensors(name: str, params: list[Any], shown: list[str], form: str) -> list[str]:
+    """Source that refuses numbers where PyTorch takes tensors alone; the rules of elementwise ops
+    would take them."""
+    slots = [(p, s) for i, (p, s) in enumerate(zip(params, shown, strict=True))
+             if p.is_tensor and not p.many and not (form in METHOD and i == 0)]
+    only = [s for p, s in slots if p.types == ("Tensor",) and not p.optional]
+    if only:
+        test = " and ".join(f"isinstance({s}, _T)" for s in only)
+        return [f"if not ({test}): raise TypeError({name!r})"]  # `late` says which argument
+    if slots and form == "function" and not any(p.optional for p, _ in slots):
+        test = " or ".join(f"isinstance({s}, _T)" for _, s in slots)
+        first = shown[0]
+        return [f"if not ({test}): raise TypeError(f\"{name}(): argument '{first}' (position 1) "
+                f"must be Tensor, not {{type({first}).__name__}}\")"]
+    return []
 
 
 def listed(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -310,27 +330,6 @@ def created(op: Op, bound: tuple[Any, ...], out: Any, layout: Any, requires_grad
         return write_out(op, bound, out)
     made = dispatch.call(op, bound)
     return made.requires_grad_() if requires_grad else made
-
-
-def write_out(op: Op, bound: tuple[Any, ...], out: Any) -> Any:
-    """`out=`: the result is written into the given tensor(s), which are returned."""
-    made = dispatch.call(op, bound)
-    several = isinstance(made, tuple)
-    targets = tuple(out) if several else (out,)
-    for target, value in zip(targets, made if several else (made,), strict=True):
-        if not isinstance(target, Tensor):
-            raise TypeError(f"{op.api}(): argument 'out' must be Tensor, not "
-                            f"{type(target).__name__}")
-        if STATE.grad and (target.requires_grad or value.requires_grad):
-            raise RuntimeError(f"{op.api}(): functions with out=... arguments don't support "
-                               "automatic differentiation, but one of the arguments requires grad.")
-        if target._shape != value._shape:
-            target.resize_(value._shape)
-        if not dispatch.can_cast(value.dtype, target.dtype):
-            raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output "
-                               f"type {target.dtype}")
-        dispatch.assign(target, value)
-    return op.signature.named(*targets) if several and op.signature.named else out
 
 
 def _several(name: str, overloads: list[Op], form: str) -> Maker:

@@ -288,6 +288,8 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Generator | None = Non
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *,
                 generator: Generator | None = None, out: Any = None) -> Tensor:
     """Indices drawn with the (unnormalised) probabilities in the rows of `input`, int64."""
+    if out is not None and out.dtype is not dt.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {out.dtype}")
     made = F.multinomial(input, num_samples, replacement, *take(generator))
     return _finish("multinomial", made, out, None, False)
 
