@@ -72,7 +72,8 @@ class Saved:
         if args:
             warnings.warn("Positional args are being deprecated, use kwargs instead.",
                           FutureWarning, stacklevel=2)
-            destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args):])
+            named: tuple[Any, ...] = (destination, prefix, keep_vars)
+            destination, prefix, keep_vars = (*args, *named[len(args):])
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -173,7 +174,7 @@ class Saved:
         if is_lazy(t):
             return None
         if len(t._shape) == 0 and len(given._shape) == 1:
-            given = given[0]
+            given = given.reshape(())
         if tuple(given._shape) != tuple(t._shape):
             return (f"size mismatch for {key}: copying a param with shape {given.shape} from "
                     f"checkpoint, the shape in current model is {t.shape}.")

@@ -24,7 +24,7 @@ from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue
 from lehr.compiler.capture.operation import BINARY, COMPARE
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
-from lehr.compiler.capture.source import KINDS, Kind, Source, const
+from lehr.compiler.capture.source import KINDS, Kind, Source, based, const
 from lehr.compiler.capture.tracer import SMALL, NeedsFlat, SymNumber, Tracer, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
@@ -83,7 +83,8 @@ class TensorFact(NamedTuple):
     leaf: bool
 
     def holds(self, t: Any) -> bool:
-        return (type(t) is self.type_ and t.dtype is self.dtype and t._shape == self.shape
+        kind: Any = type(t)
+        return (kind is self.type_ and t.dtype is self.dtype and t._shape == self.shape
                 and t._strides == self.strides and t.device is self.device
                 and t.requires_grad is self.requires_grad
                 and (not t.requires_grad or t.is_leaf is self.leaf))
@@ -98,10 +99,9 @@ FACTS["storage"] = lambda x, detail, args: x._storage.origin is detail.read(args
 FACTS["offset"] = lambda x, detail, args: x._offset == detail
 FACTS["apart"] = lambda x, detail, args: apart(x, *[s.read(args) for s in detail])
 KINDS["whole"] = Kind(
-    # type: ignore[union-attr]
-    lambda s, bind: f"{bind(whole_of, 'whole_of')}({s.base.expr(bind)})",
+    lambda s, bind: f"{bind(whole_of, 'whole_of')}({based(s).expr(bind)})",
     lambda args, base, key: whole_of(base),
-    lambda s: f"the storage of {s.base.name()}")  # type: ignore[union-attr]
+    lambda s: f"the storage of {based(s).name()}")
 
 
 class TensorValue(Value):
@@ -462,7 +462,8 @@ class TensorMachine(Machine):
     def unary(self, symbol: str, value: Value) -> Value:
         value = value.force(self)
         if isinstance(value, NumberValue) and symbol in ("-", "+"):
-            return NumberValue(value.number * -1) if symbol == "-" else value
+            negated: Any = -value.number  # type: ignore[operator]
+            return NumberValue(negated) if symbol == "-" else value
         return super().unary(symbol, value)
 
     def number_op(self, symbol: str, left: Value, right: Value) -> Value | None:
@@ -491,7 +492,8 @@ class TensorMachine(Machine):
                 s.settle() if isinstance(s, SymNumber) else s for s in (left, right)])
         outcome = function(*[s.hint if isinstance(s, SymNumber) else s for s in (left, right)])
         leaf = next(iter((left if isinstance(left, SymNumber) else right).leaves))
-        self.guard(leaf, "relation", Relation(symbol, *exprs, outcome))
+        self.guard(leaf, "relation",
+                   Relation(symbol, *exprs, outcome))  # type: ignore[call-arg]
         return outcome  # type: ignore[no-any-return]
 
     def is_loose(self, side: Any) -> bool:
@@ -638,7 +640,7 @@ class CaptureTracer(Tracer):
             self.machine.stop("tensor-change", what)
 
     def refuse(self, op: Op) -> None:
-        self.machine.stop(op.breaks, f"{op.api}()")
+        self.machine.stop(str(op.breaks), f"{op.api}()")
 
 
 def enter(tracer: Tracer | None) -> dict[str, Any]:
