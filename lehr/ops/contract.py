@@ -285,9 +285,10 @@ class mv:
 # input * beta + product * alpha
 
 
-def _scaled(F: Any, input: Any, product: Any, beta: Any, alpha: Any, dtype: Any) -> Any:
+def _scaled(F: Any, input: Any, product: Any, beta: Any, alpha: Any, dtype: Any,
+            leads: bool = False) -> Any:
     """`beta * input + alpha * product`, rounded once to `dtype`; beta = 0 ignores even NaN in
-    input."""
+    input. `leads`: the result's layout is the input's, not the product's."""
     wide = product.dtype
     if wide.is_integer:  # as PyTorch, which takes floats here
         alpha, beta = (int(v) if isinstance(v, float) else v for v in (alpha, beta))
@@ -296,7 +297,8 @@ def _scaled(F: Any, input: Any, product: Any, beta: Any, alpha: Any, dtype: Any)
     if not (isinstance(beta, (int, float)) and beta == 0):
         input = cast(F, input, wide)
         one = isinstance(beta, (int, float)) and beta == 1
-        product = product + (input if one else input * beta)
+        input = input if one else input * beta
+        product = input + product if leads else product + input
     return cast(F, product, dtype)
 
 
@@ -427,7 +429,7 @@ class addr:
 
     def decomp(F: Any, input: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         product = F.unsqueeze(a, 1) * b
-        return _scaled(F, input, product, beta, alpha, product.dtype)
+        return _scaled(F, input, product, beta, alpha, product.dtype, True)
 
     def samples(s: Any) -> Any:
         yield s(s.any(3, 4), s.any(3), s.any(4))

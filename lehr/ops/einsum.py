@@ -28,8 +28,8 @@ def product(F: Any, a: Any, b: Any, batch: Sequence[tuple[int, int]],
     a = F.permute(a, (*(p for p, _ in batch), *in_a, *(p for p, _ in summed)))
     b = F.permute(b, (*(q for _, q in batch), *(q for _, q in summed), *in_b))
     if not summed:
-        a = F.reshape(a, (*head, *m, *(1 for _ in n)))
-        return a * F.reshape(b, (*head, *(1 for _ in m), *n))
+        made = F.reshape(a, (*head, numel(m), 1)) * F.reshape(b, (*head, 1, numel(n)))
+        return F.reshape(made, (*head, *m, *n))
     y = F.matmul(F.reshape(a, (*head, numel(m), k)), F.reshape(b, (*head, k, numel(n))))
     return F.reshape(y, (*head, *m, *n))
 
@@ -393,10 +393,10 @@ class linalg_matrix_power:
     rule, where = _power_rule, "linalg"
 
     def decomp(F: Any, x: Any, n: int) -> Any:
-        if n == 0:
+        if n == 0:  # the derivative is 0, not absent
             eye = F.eye(x.shape[-1], dtype=x.dtype, device=x.device)
             never = F.full((), False, dtype=dt.bool_, device=x.device)
-            return F.where(never, x, eye)  # its derivative is 0, not absent
+            return F.where(never, F.clone(x, memory_format="contiguous_format"), eye)
         x = F.linalg_inv(x) if n < 0 else x
         n, out = abs(n), None
         while n:
@@ -404,7 +404,7 @@ class linalg_matrix_power:
                 out = x if out is None else F.matmul(out, x)
             n >>= 1
             x = F.matmul(x, x) if n else x
-        return F.clone(out) if out is x else out
+        return F.clone(out, memory_format="contiguous_format") if out is x else out
 
     def samples(s: Any) -> Any:
         for n in (0, 1, 2, 3, 7):

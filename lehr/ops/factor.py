@@ -10,6 +10,7 @@ import numpy
 
 from lehr.base import dtype as dt
 from lehr.base.proof import decide
+from lehr.ops import layout
 from lehr.ops.contract import transposed as t
 from lehr.ops.linalg import TOLERANCE, LinAlgError, matrix, positive, real_only, typed
 from lehr.ops.registry import HOST, op
@@ -50,6 +51,7 @@ class linalg_qr:
     """A = Q R with orthonormal columns of Q and upper triangular R; modes reduced, complete, r."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    layout = layout.columns
 
     def rule(x, mode="reduced"):
         shape = matrix("linalg.qr", x)
@@ -437,6 +439,16 @@ class linalg_lstsq:
                 typed(b, (*shape[:-2], *columns) if full else (0,)),
                 typed(b, (0,) if driver == "gels" else shape[:-2], dt.int64),
                 typed(b, (*shape[:-2], _smaller(shape)) if driver in ("gelsd", "gelss") else (0,)))
+
+    def layout(spec, a, b, rcond, driver):
+        shape, ndim = tuple(spec.shape), len(a.shape)
+        if spec.dtype is dt.int64 or len(shape) != ndim or len(b.shape) != ndim:
+            return layout.contiguous(shape)
+        # The first rows of B's memory, which has as many as the longer side of A.
+        m, n = a.shape[-2:]
+        rows = m if decide(m, ">=", n) else n
+        full = layout.column_major((*shape[:-2], rows, shape[-1]))
+        return (*full[:-2], 1, rows)
 
     def eager(np, a, b, rcond, driver):
         rcond = max(a.shape[-2:]) * np.finfo(a.dtype).eps if rcond is None else rcond

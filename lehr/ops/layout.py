@@ -6,6 +6,7 @@ layout.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -172,6 +173,29 @@ def cloned(spec: Any, x: Any, *rest: Any) -> Shape:
             return preserved(spec, x)
         end = stride * size
     return tuple(x.strides)
+
+
+def column_major(shape: Shape) -> Shape:
+    """Matrices in the last two dimensions as LAPACK has them: columns are contiguous."""
+    n = len(shape)
+    return ordered(shape, (*range(n - 2), n - 1, n - 2)) if n > 1 else contiguous(shape)
+
+
+def columns(spec: Any, x: Any, *rest: Any) -> Shape:
+    """Column-major results of as many dimensions as the first operand; others are row-major."""
+    shape = tuple(spec.shape)
+    return column_major(shape) if len(shape) == len(x.shape) else contiguous(shape)
+
+
+def transformed(spec: Any, x: Any, dims: Sequence[int], last: int | None = None) -> Shape:
+    """What the Fourier transform along `dims` leaves: the other dimensions outermost, both by
+    descending strides of the input; `last` (the halved dimension) is the fastest."""
+    order = [d for d in range(len(x.shape)) if d not in dims and d != last]
+    inner = [d for d in dims if d != last]
+    for group in (order, inner):
+        group.sort(key=functools.cmp_to_key(
+            lambda a, b: _compare(x.strides[b], x.strides[a])))
+    return ordered(tuple(spec.shape), (*order, *inner, *(() if last is None else (last,))))
 
 
 def suggested(spec: Any, x: Any, *rest: Any) -> Shape:

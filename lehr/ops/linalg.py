@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy
 
 from lehr.base import dtype as dt
+from lehr.ops import layout
 from lehr.ops.contract import transposed as t
 from lehr.ops.registry import HOST, op
 from lehr.ops.rule import Spec, broadcast, device_of, same
@@ -72,7 +73,7 @@ class linalg_inv:
     """The inverse of square matrices [.., n, n]; LinAlgError where there is none."""
 
     kind, host, rule, tolerance, dtypes = HOST, True, _squares("linalg.inv"), TOLERANCE, "float"
-    where = "linalg"
+    where, layout = "linalg", layout.columns
 
     def eager(np, x):
         try:
@@ -102,6 +103,8 @@ class linalg_inv_ex:
     def rule(x, check_errors=False):
         shape = matrix("linalg.inv_ex", x, True)
         return typed(x, shape), typed(x, shape[:-2], dt.int32)
+
+    layout = layout.columns
 
     def eager(np, x, check_errors):
         out, info = np.empty_like(x), np.zeros(x.shape[:-2], np.int32)
@@ -245,6 +248,10 @@ class linalg_solve:
         head = broadcast(shape[:-2], tuple(b.shape[:-2]))
         return Spec((*head, *b.shape[-2:]), b.dtype, device_of((a, b)))
 
+    def layout(spec, a, b, left):
+        shape = tuple(spec.shape)
+        return layout.column_major(shape) if left else layout.contiguous(shape)
+
     def eager(np, a, b, left):
         if _vector(a, b):
             return _solved(np, a, b[..., None], True)[..., 0]
@@ -302,6 +309,8 @@ class linalg_solve_triangular:
                                f"{b.shape[-2]}x{b.shape[-1]})")
         head = broadcast(shape[:-2], tuple(b.shape[:-2]))
         return Spec((*head, *b.shape[-2:]), b.dtype, device_of((a, b)))
+
+    layout = layout.columns
 
     def eager(np, a, b, upper, left, unit):
         return _solved(np, _triangle(np, a, upper, unit), b, left)
@@ -362,7 +371,7 @@ class linalg_cholesky:
     """L with A = L L^T (U with A = U^T U where `upper`) of symmetric positive-definite A."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
-    rule = _squares("linalg.cholesky")
+    rule, layout = _squares("linalg.cholesky"), layout.columns
 
     def eager(np, x, upper):
         try:
@@ -413,6 +422,8 @@ class linalg_cholesky_ex:
         shape = matrix("linalg.cholesky_ex", x, True)
         return typed(x, shape), typed(x, shape[:-2], dt.int32)
 
+    layout = layout.columns
+
     def eager(np, x, upper, check_errors):
         out, info = np.zeros_like(x), np.zeros(x.shape[:-2], np.int32)
         for i in np.ndindex(*info.shape):
@@ -455,6 +466,8 @@ class cholesky_solve:
     def rule(b, low, upper=False):
         return linalg_solve_triangular.rule(low, b, upper)
 
+    layout = layout.columns
+
     def decomp(F, b, low, upper):
         if upper:
             y = F.linalg_solve_triangular(t(F, low), b, upper=False)
@@ -476,6 +489,7 @@ class cholesky_inverse:
     """The inverse of A from its Cholesky factor."""
 
     rule, tolerance, dtypes = _squares("cholesky_inverse"), TOLERANCE, "float"
+    layout = layout.columns
 
     def decomp(F, low, upper):
         eye = F.expand(F.eye(low.shape[-1], dtype=low.dtype, device=low.device), tuple(low.shape))

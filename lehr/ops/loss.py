@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from lehr.ops import layout as place
 from lehr.ops import rule
 from lehr.ops.reduce import count
 from lehr.ops.registry import op
@@ -185,6 +186,11 @@ class binary_cross_entropy:
                    "deprecated. "
                          "Please ensure they have the same size.")
         return elementwise(x, t, weight, reduction=reduction_of(size_average, reduce, reduction))
+
+    def layout(spec, x, t, *rest):
+        shape = tuple(spec.shape)
+        return place.pointwise(shape, [(tuple(v.shape), tuple(v.strides)) for v in (x, t)] if shape
+                               else [((), ())])
 
     def eager(np, x, t, weight, size_average, reduce, reduction):
         if not ((x >= 0) & (x <= 1)).all():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy
 
 from lehr.base import dtype as dt
-from lehr.ops import rule
+from lehr.ops import layout, rule
 from lehr.ops.contract import transposed as t
 from lehr.ops.factor import _smaller
 from lehr.ops.linalg import TOLERANCE, linalg_solve, matrix, real_only, typed
@@ -75,6 +75,8 @@ class linalg_lu_factor:
             raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the "
                                "CPU")
         return typed(x, shape), typed(x, (*shape[:-2], _smaller(shape)), dt.int32)
+
+    layout = layout.columns
 
     def eager(np, x, pivot):
         return _eliminate(np, x)
@@ -162,6 +164,10 @@ class linalg_lu_solve:
                                f"{b.shape[-2]}x{b.shape[-1]})")
         head = rule.broadcast(shape[:-2], tuple(b.shape[:-2]))
         return Spec((*head, *b.shape[-2:]), b.dtype, device_of((lu, b)))
+
+    def layout(spec, lu, pivots, b, left, adjoint):
+        shape = tuple(spec.shape)
+        return layout.column_major(shape) if left else layout.contiguous(shape)
 
     def eager(np, lu, pivots, b, left, adjoint):
         def turned(x):

@@ -432,6 +432,7 @@ class affine_grid:
 
     def decomp(F, theta, size, align):
         out, d = size[2:], len(size) - 2
+        theta = F.clone(theta, memory_format="contiguous_format")
         total = F.reshape(F.select(theta, 2, d), (theta.shape[0], *(1,) * d, d))
         for axis, many in enumerate(out):
             i = F.to_dtype(F.arange(many, device=theta.device), theta.dtype)

@@ -14,6 +14,7 @@ import numpy
 
 from lehr.base import dtype as dt
 from lehr.base.device import CPU, Device
+from lehr.ops import layout
 from lehr.ops.registry import CREATE, HOST, op
 from lehr.ops.rule import Spec, device_of, dim_of
 
@@ -43,6 +44,9 @@ class dft:
     def rule(x, dims, inverse, scale):
         return Spec(tuple(x.shape), _checked(x).to_complex(), x.device)
 
+    def layout(spec, x, dims, inverse, scale):
+        return layout.transformed(spec, x, dims)
+
     def eager(np, x, dims, inverse, scale):
         if not x.size or not dims:
             return x * x.real.dtype.type(scale)
@@ -62,30 +66,34 @@ class dft:
         yield s(s.f(3, 5), [1], False, 2.0)
 
 
-@op("dft_real(input: Tensor, dim: int, scale: float) -> Tensor")
+@op("dft_real(input: Tensor, dim: int, scale: float, others: list[int] = ()) -> Tensor")
 class dft_real:
-    """Elements 0 .. n // 2 of the transform of real numbers along `dim`."""
+    """Elements 0 .. n // 2 along `dim` of the transform of real numbers along it and `others`."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "", TOLERANCE, "float"
 
-    def rule(x, dim, scale):
+    def rule(x, dim, scale, others=()):
         shape = list(x.shape)
         shape[dim] = shape[dim] // 2 + 1
         return Spec(tuple(shape), _checked(x).to_complex(), x.device)
 
-    def eager(np, x, dim, scale):
+    def layout(spec, x, dim, scale, others):
+        return layout.transformed(spec, x, others, dim)
+
+    def eager(np, x, dim, scale, others):
         x = x.astype(dt.Default.dtype.np) if x.dtype.kind not in "f" else x
-        made = np.fft.rfft(x, axis=dim)
+        made = np.fft.rfftn(x, axes=(*others, dim))
         return made if scale == 1 else made * made.real.dtype.type(scale)
 
-    def vjp(F, g, out, x, dim, scale):
+    def vjp(F, g, out, x, dim, scale, others):
         n = x.shape[dim]
-        return F.real(F.dft(_resized(F, g, dim, n), [dim], False, scale))
+        return F.real(F.dft(_resized(F, g, dim, n), [*others, dim], False, scale))
 
     def samples(s):
         yield s(s.f(3, 4), 1, 1.0)
         yield s(s.f(3, 5), 1, 0.5)
         yield s(s.f(3, 5), 0, 1.0)
+        yield s(s.f(3, 4, 5), 1, 1.0, (2, 0))
 
 
 @op("dft_half(input: Tensor, dim: int, n: int, scale: float) -> Tensor")
@@ -99,6 +107,9 @@ class dft_half:
         shape = list(x.shape)
         shape[dim] = n
         return Spec(tuple(shape), _checked(x).to_real(), x.device)
+
+    def layout(spec, x, dim, n, scale):
+        return layout.transformed(spec, x, (), dim)
 
     def eager(np, x, dim, n, scale):
         made = np.fft.irfft(x, n, axis=dim)
@@ -178,10 +189,10 @@ def _transform(F, kind, x, s, dim, norm, many):
             x = F.dft(x, dims[:-1], True, 1.0)
         return F.dft_half(x, dims[-1], last, scale)
     if target == "half":
-        y = F.dft_real(x, dims[-1], scale)
-        if len(dims) > 1:
-            y = F.dft(y, dims[:-1], False, 1.0)
-        return F.conj(y) if inverse else y
+        if not inverse:
+            return F.dft_real(x, dims[-1], scale, tuple(dims[:-1]))
+        y = F.conj(F.dft_real(x, dims[-1], scale))
+        return F.dft(y, dims[:-1], True, 1.0) if len(dims) > 1 else y
     return F.dft(x, dims, inverse, scale)
 
 

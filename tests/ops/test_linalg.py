@@ -79,11 +79,11 @@ def test_factors_give_the_matrix_back(shape):
 
 
 def test_unsupported_derivatives_say_so():
-    for name in ("linalg_eig", "linalg_lu", "linalg_lu_factor"):  # of other than square matrices
+    for name in ("linalg_qr", "linalg_lu", "linalg_lu_factor", "linalg_cholesky"):  # of complex ones
         op = registry.get(name)
-        bound = op.signature.bind((np.eye(3, 4),), {})
-        with pytest.raises(RuntimeError, match="derivative"):
-            op.vjp(F, (None, None, None), (None, None, None), *map(execute.wrap, bound))
+        bound = op.signature.bind((np.eye(3, dtype=np.complex128),), {})
+        with pytest.raises(NotImplementedError, match="derivative"):
+            op.vjp(F, (None, None), (None, None), *map(execute.wrap, bound))
     assert issubclass(factor.LinAlgError, RuntimeError)
 
 
