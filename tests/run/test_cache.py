@@ -234,7 +234,7 @@ def test_a_dead_builder_whose_child_keeps_the_lock_blocks_nobody(box, child, tmp
     assert child(orphan, box.folder, built, 0).wait(30) == 1
     start = time.monotonic()
     assert box.get_or_build(SAME, lambda: b"mine") == b"mine"
-    assert 0.5 < time.monotonic() - start < 5
+    assert time.monotonic() - start < 5
 
 
 def test_a_holder_that_hangs_is_waited_for_no_longer_than_the_patience(use, tmp_path):

@@ -1,9 +1,8 @@
-"""A lock between processes that dies with its holder.
+"""A lock between processes that dies with its holder, by the package filelock.
 
-flock on a small file: the kernel drops it when the holder is killed. The file is removed by the
-holder; whoever then got the lock of a removed file notices and takes it again. A lock only saves
-double work, so where it cannot be had (no flock on the file system, a holder that hangs) the
-caller goes on without it.
+A lock only saves double work, so where it cannot be had (no flock on the file system, a holder that
+hangs) the caller goes on without it. Its file is removed by the holder; two processes that meet in
+that moment may both get it.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ import contextlib
 import os
 import time
 from types import TracebackType
+from typing import Any
 
 from lehr.base import log
 
-PATIENCE = 300.0  # seconds to wait for a holder that lives
+PATIENCE = 300.0    # seconds to wait for a holder that lives
 
 _tell = log.channel("cache")
 
@@ -26,91 +26,45 @@ class Lock:
     def __init__(self, folder: str, name: str, patience: float = PATIENCE) -> None:
         self.path = os.path.join(folder, name)
         self.patience = patience
-        self._file = -1
+        self._held: Any = None
 
     def __enter__(self) -> None:
-        start, pause, waited = time.monotonic(), 0.001, False
-        while True:
-            try:
-                if self._take():
-                    return
-            except OSError as error:
-                _tell("no lock %s: %s", self.path, error)
-                return
-            if not waited:
+        start, pause = time.monotonic(), 0.0
+        while not self._take(pause):
+            if not pause:
                 _tell("waiting for another process that builds %s", os.path.basename(self.path))
-                waited = True
-            spent = time.monotonic() - start
-            if spent > self.patience or spent > 1.0 and self._orphan():
+            if time.monotonic() - start > self.patience:
                 _tell("not waiting any longer for %s", self.path)
                 return
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.05)
+            pause = min(1.0, self.patience)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        if self._file < 0:
-            return
-        import fcntl
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 at: TracebackType | None) -> None:
+        if self._held is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            self._held.release()
+            self._held = None
 
-        with contextlib.suppress(OSError):
-            os.unlink(self.path)
-        with contextlib.suppress(OSError):
-            fcntl.flock(
-                self._file, fcntl.LOCK_UN
-            )  # a forked child shares it: closing is not enough
-        os.close(self._file)
-        self._file = -1
-
-    def _take(self) -> bool:
+    def _take(self, wait: float) -> bool:
+        """Whether the lock is ours, or cannot be had here at all."""
+        import filelock
         try:
-            import fcntl
-        except ImportError as error:
-            raise OSError("this system has no flock") from error
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(file).st_ino != os.stat(self.path).st_ino:
-                raise BlockingIOError
-            os.truncate(file, 0)
-            os.write(file, f"{os.getpid()} {os.uname().nodename}".encode())
-        except (BlockingIOError, FileNotFoundError):  # held, or removed while we took it
-            os.close(file)
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            found = filelock.FileLock(self.path, timeout=wait, mode=0o600, thread_local=False)
+            found.acquire(poll_interval=0.02)
+            self._held = found
+        except filelock.Timeout:
             return False
-        except OSError:
-            os.close(file)
-            raise
-        self._file = file
+        except (OSError, NotImplementedError) as error:
+            _tell("no lock %s: %s", self.path, error)
         return True
 
-    def _orphan(self) -> bool:
-        """Whether the holder is dead while a forked child keeps its lock alive."""
-        try:
-            with open(self.path, encoding="utf-8") as file:
-                words = file.read().split()
-            if len(words) == 2 and words[1] == os.uname().nodename:
-                os.kill(int(words[0]), 0)
-        except ProcessLookupError:
-            return True
-        except (OSError, ValueError):
-            return False
-        return False
-
-    @staticmethod
-    def idle(path: str) -> bool:
+    @classmethod
+    def idle(cls, path: str) -> bool:
         """Whether nobody holds the lock of this file."""
-        import fcntl
-
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(file)
-        return True
+        lock = cls(*os.path.split(path))
+        taken = lock._take(0.0)
+        if lock._held is not None:
+            lock._held.release()
+        return taken
