@@ -95,8 +95,8 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
           inplace: bool = False) -> Tensor:
     """Leaky ReLU whose slope is drawn from [lower, upper) when training, their mean otherwise."""
     if lower > upper:
-        raise RuntimeError("rrelu: Lower bound should be less than or equal to the upper bound, got "
-                           f"{lower} and {upper}")
+        raise RuntimeError("rrelu: Lower bound should be less than or equal to the upper bound, "
+                           f"got {lower} and {upper}")
     op, args = "leaky_relu", (input, (lower + upper) / 2)  # type: tuple[str, tuple[Any, ...]]
     if training:
         op, args = "rrelu_train", (input, lower, upper, *random.take(None))

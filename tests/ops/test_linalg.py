@@ -78,8 +78,8 @@ def test_factors_give_the_matrix_back(shape):
     np.testing.assert_allclose(a @ pinv @ a, a, atol=1e-12)
 
 
-def test_unsupported_derivatives_say_so():
-    for name in ("linalg_qr", "linalg_lu", "linalg_lu_factor", "linalg_cholesky"):  # of complex ones
+def test_unsupported_derivatives_say_so():  # of complex matrices
+    for name in ("linalg_qr", "linalg_lu", "linalg_lu_factor", "linalg_cholesky"):
         op = registry.get(name)
         bound = op.signature.bind((np.eye(3, dtype=np.complex128),), {})
         with pytest.raises(NotImplementedError, match="derivative"):
