@@ -29,6 +29,11 @@ class SGD(Optimizer):
             "differentiable": differentiable,
             "fused": fused})
 
+    def _init_state(self, state: dict[str, Any], p: Any, group: dict[str, Any]) -> None:
+        # From zeros, the first step is like any other, unless dampening would hold it back, too.
+        if group["dampening"] == 0:
+            state["momentum_buffer"] = Tensor.F.zeros_like(p)
+
     def step(self, closure: Any = None) -> Any:
         """One step; `closure` computes the loss again and returns it."""
         return self._stepped(closure)
@@ -42,7 +47,7 @@ class SGD(Optimizer):
                     continue
                 buffer, first = None, False
                 if momentum != 0:
-                    state = self.state[p]
+                    state = self._state_of(p, group)
                     buffer = state.get("momentum_buffer")
                     if buffer is None:
                         first = True

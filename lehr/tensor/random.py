@@ -40,17 +40,23 @@ class Generator:
         number = int(seed)
         if not -(1 << 63) <= number < 1 << 64:
             raise RuntimeError("Overflow when unpacking long long")
-        self.state[:] = number - (1 << 64) if number >= 1 << 63 else number, 0
+        number = number - (1 << 64) if number >= 1 << 63 else number
+        if STATE.tracer is not None:
+            STATE.tracer.seed_rng(self, number)
+        else:
+            self.state[:] = number, 0
         return self
 
     def seed(self) -> int:
         """Starts a stream that nobody knows; returns its seed."""
+        self._known("seed")
         number = int.from_bytes(os.urandom(8), "little")
         self.manual_seed(number)
         return number
 
     def initial_seed(self) -> int:
         """The seed of the stream."""
+        self._known("initial_seed")
         return int(self.state[0]) & MASK
 
     @functools.cached_property
@@ -69,17 +75,18 @@ class Generator:
         if not isinstance(new_state, Tensor) or new_state.dtype is not dt.uint8:
             found = getattr(new_state, "dtype", type(new_state).__name__)
             raise TypeError(f"expected a torch.ByteTensor, but got {found}")
-        if STATE.tracer is not None:
-            STATE.tracer.set_rng_state(self, new_state)
-            return self
         if tuple(new_state._shape) != (16,):
             raise RuntimeError("RNG state is wrong size: expected 16 bytes, got "
                                f"{new_state.numel()}")
+        if STATE.tracer is not None:
+            STATE.tracer.set_rng_state(self, new_state)
+            return self
         self.state[:] = np.ascontiguousarray(new_state._array).view(np.int64)
         return self
 
     def clone_state(self) -> Generator:
         """Another generator in the same state."""
+        self._known("clone_state")
         made = Generator(self.device)
         made.state[:] = self.state
         return made
@@ -88,8 +95,14 @@ class Generator:
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
         """Goes on from another generator's state."""
+        self._known("graphsafe_set_state")
         self.state[:] = state.state
         return self
+
+    def _known(self, what: str) -> None:
+        """The state is needed (or set) in Python."""
+        if STATE.tracer is not None:
+            STATE.tracer.concretize(what, self)
 
     def take(self, count: int = 1) -> tuple[Any, Any]:
         """(key, first offset) of the next `count` calls."""

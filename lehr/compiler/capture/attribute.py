@@ -4,6 +4,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from .fact import behind
 from .fault import FaultValue, Raised
 from .mapping import ProxyValue, SpaceValue
 from .objects import OBJECT, ClassValue, ModuleValue, ObjectValue
@@ -30,11 +31,12 @@ class Attributes(Base):
         try:
             return self.lookups[cls, name]
         except KeyError:
-            found = self.lookups[cls, name] = self.lookup_in(cls.__mro__, name, cls)
+            found = self.lookups[cls, name] = self.lookup_in(cls, name)
             return found
 
-    def lookup_in(self, mro: tuple[Any, ...], name: str, cls: Any) -> Value | None:
-        for owner in mro:
+    def lookup_in(self, cls: Any, name: str, after: Any = None) -> Value | None:
+        """The same without a memory; `after`: only in the classes behind this one in the MRO."""
+        for owner in behind(cls, after):
             written = self.overlays.get(owner)
             if written is not None and name in written:
                 if written[name] is GONE:
@@ -42,15 +44,15 @@ class Attributes(Base):
                 return written[name]
             entries = owner.__dict__
             if name in entries:
-                self.guard_class(cls, name, owner)
+                self.guard_class(cls, name, owner, after)
                 return self.class_entry(owner, name, entries[name])
-        self.guard_class(cls, name, None)
+        self.guard_class(cls, name, None, after)
         return None
 
-    def guard_class(self, cls: Any, name: str, owner: Any) -> None:
+    def guard_class(self, cls: Any, name: str, owner: Any, after: Any) -> None:
         """Classes written in Python may change between calls; those in C cannot."""
         if cls.__flags__ & HEAPTYPE and cls not in self.fresh_classes:
-            self.guard(const(cls, cls.__qualname__), "class", (name, owner))
+            self.guard(const(cls, cls.__qualname__), "class", (name, owner, after))
 
     def class_entry(self, owner: Any, name: str, raw: Any) -> Value:
         if not owner.__flags__ & HEAPTYPE or owner in self.fresh_classes:

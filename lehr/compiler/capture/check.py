@@ -167,9 +167,9 @@ class Check:
             return live
         except guard.MISSING as error:      # something changes while it is looked at
             _tell("no quick check: %s: %s", type(error).__name__, error)
-            return self.full(args, kwargs)
         finally:
             self.lock.release()
+        return self.full(args, kwargs)      # not before: facts look at the exception being handled
 
     def take(self, objects: Objects) -> Live | None:
         """Takes down what the guards saw."""
@@ -213,7 +213,11 @@ class Check:
         count = self.restless[what] = self.restless.get(what, 0) + 1
         if count < 2:
             return False
-        self.levels[what] = FREE if other else self.levels.get(what, PINNED) + 1
+        level = FREE if other else self.levels.get(what, PINNED) + 1
+        # Facts of a kind about one object rest on the same words.
+        like = [what] if isinstance(what, Path) else [
+            c for c in self.claims if c.path is what.path and c.fact.kind == what.fact.kind]
+        self.levels.update(dict.fromkeys(like, level))
         del self.restless[what]
         return True
 
@@ -272,7 +276,7 @@ class Shape:
         self.quiet: list[Claim] = []            # decided by words; one for each set of words
         seen: set[Any] = set()
         for claim in check.claims:
-            claim = self.settled_part(claim)
+            claim = self.settled_part(claim, objects, pins)
             words = self.words_of(claim, objects, pins)
             what = claim.path, claim.fact.kind, *claim.others
             if words is None:
@@ -298,7 +302,9 @@ class Shape:
         parts = [self.state(p, objects, pins) for p in (path.base, path.key) if isinstance(p, Path)]
         level = self.check.levels.get(path, PINNED)
         if kind == "local" or FREE in parts:
-            if level == FREE or not (lasting(obj) or type(obj) is types.FunctionType):
+            self.states[path] = FREE
+            if level == FREE or not self.from_arguments(path) or not (
+                    lasting(obj) or type(obj) is types.FunctionType):
                 return FREE
             self.keyed.append(path)
             self.weak.add(path)
@@ -339,11 +345,13 @@ class Shape:
         except Unpinned:
             return None
 
-    def settled_part(self, claim: Claim) -> Claim:
+    def settled_part(self, claim: Claim, objects: Objects, pins: pin.Pins) -> Claim:
         """Of tensors that share no memory, those that words can decide; `beside` notes the rest."""
+        if claim.fact.kind != "apart":
+            return claim
         every = [claim.path, *claim.others.values()]
-        free = [p for p in every if self.states[p] == FREE]
-        if claim.fact.kind != "apart" or not free or len(free) == len(every):
+        free = [p for p in every if self.state(p, objects, pins) == FREE]
+        if not free or len(free) == len(every):
             return claim
         first, *rest = steady = [p for p in every if self.states[p] != FREE]
         self.beside.append((steady, free))

@@ -68,8 +68,8 @@ FACTS: dict[str, Callable[[Any, Any, Mapping[str, object]], bool]] = {
     "alias": lambda x, detail, args: x is detail.read(args),
     "distinct": lambda x, detail, args: all(x is not other.read(args) for other in detail),
     "function": lambda x, detail, args: x.__code__ is detail[0] and x.__globals__ is detail[1],
-    "class": lambda x, detail, args: next(
-        (k for k in x.__mro__ if detail[0] in k.__dict__), None) is detail[1],
+    # detail: name, the class that holds it, the class behind which the search starts or None
+    "class": lambda x, detail, args: owner_of(x, detail[0], detail[2]) is detail[1],
     "len": lambda x, detail, args: len(x) == detail,
     "maxlen": lambda x, detail, args: x.maxlen == detail,
     "truth": lambda x, detail, args: bool(x) is detail,
@@ -83,6 +83,17 @@ FACTS: dict[str, Callable[[Any, Any, Mapping[str, object]], bool]] = {
     "readable": lambda x, detail, args: True,    # reading the source did not raise
     "empty cell": lambda x, detail, args: not cell_filled(x),
 }
+
+
+def behind(cls: Any, after: Any) -> tuple[Any, ...]:
+    """The classes of an MRO that come behind one of them; with None, all."""
+    mro: tuple[Any, ...] = cls.__mro__
+    return mro if after is None else mro[mro.index(after) + 1:] if after in mro else ()
+
+
+def owner_of(cls: Any, name: str, after: Any = None) -> Any:
+    """The class in the MRO that holds a name, or None."""
+    return next((k for k in behind(cls, after) if name in k.__dict__), None)
 
 
 def cell_filled(cell: types.CellType) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.compiler.capture.fact import FACTS, Fact, apart, cell_filled
+from lehr.compiler.capture.fact import FACTS, Fact, apart, cell_filled, owner_of
 from lehr.compiler.capture.source import Source
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
@@ -103,7 +103,9 @@ class Writer:
             code, space = self.bind(d[0], "code"), self.bind(d[1], "globals")
             test = f"{x}.__code__ is {code} and {x}.__globals__ is {space}"
         elif fact.kind == "class":
-            test = f"{self.bind(owner_of, 'owner_of')}({x}, {d[0]!r}) is {self.bind(d[1], 'owner')}"
+            after = "" if d[2] is None else f", {self.bind(d[2], 'after')}"
+            test = (f"{self.bind(owner_of, 'owner_of')}({x}, {d[0]!r}{after}) is "
+                    f"{self.bind(d[1], 'owner')}")
         elif isinstance(d, Source):
             test = CONDITIONS[fact.kind].format(x=x, o=self.path(d))
         elif fact.kind == "equals" and type(d) in LITERALS:
@@ -136,11 +138,6 @@ class _Named(Source):
 
     def expr(self, bind: Any) -> str:
         return str(self.key)
-
-
-def owner_of(cls: Any, name: str) -> Any:
-    """The class in the MRO that holds a name, or None."""
-    return next((k for k in cls.__mro__ if name in k.__dict__), None)
 
 
 def modes() -> tuple[Any, ...]:

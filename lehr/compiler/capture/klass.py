@@ -294,7 +294,7 @@ class Classes(Base):
                 self.call(hook, [value, cls, Const(name)])
 
     def init_subclass(self, cls: ClassValue, kwargs: dict[str, Value]) -> None:
-        hook = self.lookup_in(cls.real.__mro__[1:], "__init_subclass__", cls.real)
+        hook = self.lookup_in(cls.real, "__init_subclass__", cls.real)
         if isinstance(hook, WrapperValue):
             self.call(hook.function, [cls], kwargs)
         elif kwargs:
@@ -390,7 +390,11 @@ class Classes(Base):
         check = self.lookup(type(cls.real), "__instancecheck__")
         if isinstance(check, FunctionValue) and not issubclass(type(cls.real), abc.ABCMeta):
             return self.truth(self.call(check, [cls, value]))
-        return bool(self.native_op(issubclass, kind, cls.real)
+        return self.is_plain_instance(value, cls)
+
+    def is_plain_instance(self, value: Value, cls: ClassValue) -> bool:
+        """What `type.__instancecheck__` says."""
+        return bool(self.native_op(issubclass, self.type_of(value), cls.real)
                     or self.native_op(issubclass, self.claimed_class(value), cls.real))
 
     def is_subclass(self, kind: Any, cls: ClassValue) -> bool:

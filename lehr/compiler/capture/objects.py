@@ -419,6 +419,15 @@ class ClassValue(Value):
     def get_dict(self, m: Machine) -> Value:
         return m.class_space(self)
 
+    @slot("__instancecheck__")
+    def check_instance(self, m: Machine, value: Value) -> Value:
+        return Const(m.is_plain_instance(value, self))
+
+    @slot("__subclasscheck__")
+    def check_subclass(self, m: Machine, cls: Value) -> Value:
+        kind = m.class_of(cls)
+        return Const(m.native_op(type.__subclasscheck__, self.real, kind))
+
     @slot("__annotations__")
     def get_annotations(self, m: Machine) -> Value:
         found = m.class_space(self).shown.find(m, "__annotations__")
@@ -491,8 +500,7 @@ class SuperValue(Value):
     def find(self, m: Machine, name: str) -> Value | None:
         if self.obj is None or name == "__class__":
             return None
-        mro = self.owner.__mro__
-        found = m.lookup_in(mro[mro.index(self.cls) + 1:], name, self.owner)
+        found = m.lookup_in(self.owner, name, self.cls)
         if found is None:
             return None
         obj = self.obj.force(m)

@@ -294,6 +294,7 @@ STEPS: dict[str, Step] = {
     "global": lambda pins, base, key, found: pins.mapping(base),
     "type": lambda pins, base, key, found: pins.type_of(base),
     "closure": lambda pins, base, key, found: (),       # a function's cells are its own for good
+    "proxied": lambda pins, base, key, found: (),
     "cell": step_cell, "default": step_default, "kwdefault": step_kwdefault,
 }
 

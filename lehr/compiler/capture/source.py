@@ -7,6 +7,7 @@ that the guard function can hold for good (`const`), and goes on through attribu
 from __future__ import annotations
 
 import collections
+import gc
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -172,6 +173,16 @@ def plain(x: Any) -> Any:
 KINDS["plain"] = Kind(
     lambda s, bind: f"{bind(plain, 'plain')}({based(s).expr(bind)})",
     lambda arguments, base, key: plain(base), lambda s: based(s).name())
+
+
+def proxied(base: Any) -> Any:
+    """The dict that a `types.MappingProxyType` shows."""
+    return gc.get_referents(base)[0]
+
+
+KINDS["proxied"] = Kind(
+    lambda s, bind: f"{bind(proxied, 'proxied')}({based(s).expr(bind)})",
+    lambda arguments, base, key: proxied(base), lambda s: based(s).name())
 
 
 # The exception that the caller of the captured function is handling.

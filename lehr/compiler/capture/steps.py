@@ -301,8 +301,7 @@ def load_super_method(m: Machine, f: Frame, arg: tuple[str, bool, bool]) -> None
     name, null_first, written = arg
     found, self = super_value(m, f, written)
     if isinstance(found, SuperValue) and found.obj is not None:
-        mro = found.owner.__mro__
-        method = m.lookup_in(mro[mro.index(found.cls) + 1:], name, found.owner)
+        method = m.lookup_in(found.owner, name, found.cls)
         if isinstance(method, FunctionValue) and not isinstance(self.force(m), ClassValue):
             f.stack += [method, self]
             return
@@ -506,14 +505,16 @@ def dict_update(m: Machine, f: Frame, arg: int) -> None:
 def dict_merge(m: Machine, f: Frame, arg: int) -> None:
     value = f.stack.pop()
     whole = f.stack[-arg].force(m)
-    function = m.callee_name(f.stack[-arg - 2 - m.null_above])
+    function = f.stack[-arg - 2 - m.null_above]     # asked for its name only where that is shown
     if m.find_attr(value, "keys") is None:
         name = m.type_name(value)
-        m.error(TypeError, f"{function} argument after ** must be a mapping, not {name}")
+        m.error(TypeError,
+                f"{m.callee_name(function)} argument after ** must be a mapping, not {name}")
     for key, item in whole.items_of(m, value):
         if whole.find(m, key) is not None:
             shown = m.text(m.str_of(m.lift(key)))
-            m.error(TypeError, f"{function} got multiple values for keyword argument {shown!r}")
+            m.error(TypeError, f"{m.callee_name(function)} got multiple values for keyword "
+                               f"argument {shown!r}")
         whole.put(m, key, item)
 
 

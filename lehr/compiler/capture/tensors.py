@@ -20,7 +20,13 @@ from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue
-from lehr.compiler.capture.objects import ClassValue, FunctionValue, MethodValue, ModuleValue
+from lehr.compiler.capture.objects import (
+    ClassValue,
+    FunctionValue,
+    MethodValue,
+    ModuleValue,
+    ObjectValue,
+)
 from lehr.compiler.capture.operation import BINARY, COMPARE
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
@@ -242,9 +248,15 @@ class Lower(Rebuilder):
 
         def callback(*args: Any, **kwargs: Any) -> Any:
             made = m.call(value, [m.lifted(a) for a in args],
-                          {k: m.lifted(v) for k, v in kwargs.items()})
-            return m.lowered(made)
+                          {k: m.lifted(v) for k, v in kwargs.items()}).force(m)
+            return Carried(made) if isinstance(made, ObjectValue) else m.lowered(made)
         return callback
+
+
+class Carried(NamedTuple):
+    """What a callback of the program gave native code to keep: it comes back as it is."""
+
+    value: Value
 
 
 # Operators that a graph computes as Python does; with divisions, as long as nothing is divided by
@@ -356,6 +368,8 @@ class TensorMachine(Machine):
         kind = type(real)
         if kind in CONSTANT_SET:
             return Const(real)
+        if kind is Carried:
+            return real.value  # type: ignore[no-any-return]
         if isinstance(real, SymNumber):
             return NumberValue(real)
         if isinstance(real, tuple):
@@ -399,10 +413,10 @@ class TensorMachine(Machine):
             hasattr(cls, name)  # generated methods come into being at their first use
         return super().lookup(cls, name)
 
-    def guard_class(self, cls: Any, name: str, owner: Any) -> None:
+    def guard_class(self, cls: Any, name: str, owner: Any, after: Any) -> None:
         if not is_native_module(cls.__module__) and not (owner is not None and is_native_module(
                 owner.__module__)):
-            super().guard_class(cls, name, owner)
+            super().guard_class(cls, name, owner, after)
 
     def getattr(self, value: Value, name: str) -> Value:
         value = value.force(self)

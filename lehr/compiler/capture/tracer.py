@@ -319,19 +319,54 @@ class Tracer:
 
     def rng(self, generator: Any, n: int) -> tuple[Any, Any]:
         """(key, offset) of the next `n` counters of a generator, as run-time numbers."""
-        entry = self.generators.get(id(generator))
-        F = self.builder.F
-        if entry is None:
-            state = generator.state_tensor
-            twin = self.twin(state)
-            read = self.value(twin)
-            key = SymNumber(self, F.select(read, 0, 0), None, {})
-            start = SymNumber(self, F.select(read, 0, 1), None, {})
-            entry = self.generators[id(generator)] = [twin, key, start, 0]
-            self._keep.append(generator)
+        entry = self.stream(generator)
         offset = entry[2] if entry[3] == 0 else entry[2] + entry[3]
         entry[3] = entry[3] + n
         return entry[1], offset
+
+    def stream(self, generator: Any) -> list[Any]:
+        """Of a generator: the twin of its state, key and counter, how many it gave out since."""
+        entry = self.generators.get(id(generator))
+        if entry is None:
+            twin = self.twin(generator.state_tensor)
+            entry = self.generators[id(generator)] = [twin, *self.start(twin)]
+            self._keep.append(generator)
+        return entry
+
+    def start(self, twin: Tensor) -> tuple[Any, ...]:
+        F, read = self.builder.F, self.value(twin)
+        return *[SymNumber(self, F.select(read, 0, i), None, {}) for i in (0, 1)], 0
+
+    def rng_state(self, generator: Any) -> Tensor:
+        """The state of a generator as bytes."""
+        twin = self.advanced(self.stream(generator))
+        return Tensor.F.view_dtype(Tensor.F.clone(twin), dt.uint8)  # type: ignore[no-any-return]
+
+    def set_rng_state(self, generator: Any, state: Tensor) -> None:
+        """The generator goes on from a state that `rng_state` gave."""
+        self.restart(generator, Tensor.F.view_dtype(state, dt.int64))
+
+    def seed_rng(self, generator: Any, seed: int) -> None:
+        """The generator starts the stream of a seed, a signed number of 64 bits."""
+        F = Tensor.F
+        self.restart(generator, F.mul(F.rsub(F.arange(2, dtype=dt.int64), 1), seed))
+
+    def restart(self, generator: Any, state: Tensor) -> None:
+        entry = self.stream(generator)
+        self.write(entry[0], self.lift(None, (state,))[0])  # type: ignore[arg-type]
+        entry[1:] = self.start(entry[0])
+
+    def advanced(self, entry: list[Any]) -> Tensor:
+        """The state of a generator, with the counters that it gave out."""
+        twin, _, _, used = entry
+        if used:
+            F, value = self.builder.F, self.value(twin)
+            trace = twin._storage.trace
+            trace.value = F.add(value, F.mul(F.arange(2, dtype=value.dtype), used))
+            trace.written = True
+            self.builder.call(registry.get("write"), (trace.ref, trace.value))
+            entry[1:] = self.start(twin)
+        return twin  # type: ignore[no-any-return]
 
     def outside(self) -> None:
         """A backward reaches history from outside: a capture built on this class breaks here."""
@@ -531,14 +566,8 @@ class Tracer:
 
     def finish_generators(self) -> None:
         """Writes the advanced counters back; called once, before the graph is finished."""
-        F = self.builder.F
-        for twin, _, _, used in self.generators.values():
-            if used:
-                value = self.value(twin)
-                step = F.mul(F.arange(2, dtype=value.dtype), used)
-                trace = twin._storage.trace
-                trace.value, trace.written = F.add(value, step), True
-                self.builder.call(registry.get("write"), (trace.ref, trace.value))
+        for entry in self.generators.values():
+            self.advanced(entry)
 
 
 # Views whose elements are told by strides alone; those that may show an element several times.

@@ -115,11 +115,13 @@ def make_partial(m: Machine, real: Any, source: Source | None) -> Value:
 
 
 def make_proxy(m: Machine, real: Any, source: Source | None) -> Value:
-    if [type(x) for x in gc.get_referents(real)] != [dict]:
+    shown = gc.get_referents(real)
+    if [type(x) for x in shown] != [dict]:
         return Known(real, source)
-    m.guard(source, "keys", tuple(real))
-    return ProxyValue(DictValue(storage={m.raw_key(k, None): m.part(v, source, None, k)
-                                         for k, v in real.items()}), real, source)
+    path = None if source is None else Source("proxied", source)
+    whole = m.wrap(shown[0], path)
+    assert isinstance(whole, DictValue)
+    return ProxyValue(whole, real, source)
 
 
 def simple(cls: Any) -> Factory:
