@@ -87,6 +87,13 @@ def test_softmax(shape):
         assert compiled.function("k_softmax").count("lehr_exp_f32") == 1 + (shape[1] % 32 != 0)
 
 
+@pytest.mark.parametrize(("rows", "times"), [(100, 0), (400, 2)], ids=["small", "large"])
+def test_large_rows_are_asked_for_ahead(rows, times):
+    """By the loop that reads them first, a line of the cache each; not what a cache holds."""
+    compiled = check(sized(SOFTMAX, R=rows, C=1024), f32(rows, 1024), rtol=1e-5)
+    assert compiled.function("k_softmax").count("__builtin_prefetch(x") == times
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (30, 70), (3, 1000), (300, 65)])
 def test_columns(shape):
     check(sized(COLUMNS, R=shape[0], C=shape[1]), f32(*shape), rtol=2e-5, atol=1e-4)

@@ -19,6 +19,9 @@ from lehr.compiler.loop.ir import Buffer, Expr
 
 LONGEST = 9  # nodes spelled in one expression before it gets a name
 LANES = 32  # partial results of a fold: fixed, so that sums do not depend on the machine
+LINE = 64  # bytes of a cache line
+AHEAD = 4096  # bytes by which what a loop reads is asked for before it gets there
+LARGE = 1 << 20  # bytes of a buffer of which that is worth while
 WORDS = 64  # more random words than a loop asks for, see lehr_words
 
 
@@ -72,6 +75,8 @@ class Body:
         self.locals: dict[Buffer, str] = {}
         self.parts: dict[str, tuple[str, ...]] = {}
         self.words: list[Words] = []
+        self.streams: dict[Buffer, Any] = {}  # loaded by the loop at hand -> the first place
+        self.asked: set[Buffer] = set()  # asked for ahead by a loop before
 
     # Names
 
@@ -323,6 +328,19 @@ class Body:
             self.declare(words, "const uint32_t *{}")
             self.words.append(Words(key, counter, first, loop, step, words))
 
+    def ahead(self, var: Any, first: str) -> list[str]:
+        """Lines that ask for what the lanes of a loop over `var` will read: long computations wait
+        for memory otherwise, and rows read a second time are in the cache."""
+        made = []
+        for b, place in self.streams.items():
+            if b in self.asked or self.nest.stride(place, var) != 1:
+                continue
+            self.asked.add(b)
+            at = f"{self.pointer(b)} + {value.index(place, {**self.names, var: first})}"
+            for line in range(0, LANES * b.dtype.itemsize, LINE):
+                made.append(f"__builtin_prefetch({at} + {(AHEAD + line) // b.dtype.itemsize});")
+        return made
+
     def captured(self, body: Callable[[], None]) -> list[str]:
         """The lines that `body` adds, taken out."""
         start = len(self.out.lines)
@@ -353,13 +371,15 @@ def _lanes(b: Body, loop: Loop, inside: Callable[[], None]) -> None:
     if loop.points is None or loop.points % LANES:
         heads.append(("", f"l < {loop.high} - {first}"))
     b.out.depth += 2
+    b.streams.clear()
     lines = b.captured(inside)
+    ahead = b.ahead(loop.var, first)
     b.out.depth -= 2
     with b.out.block(""):
         b.out.add(f"int64_t {first} = {loop.low};")
         for outer, test in heads:
             if outer:
-                b.out.add(f"{outer} {{")
+                b.out.add(f"{outer} {{", *(f"  {line}" for line in ahead))
             pad = "  " * bool(outer)
             b.out.add(f"{pad}for (int l = 0; {test}; l++) {{",
                       f"{pad}  const int64_t {name} = {first} + l;")
@@ -374,9 +394,16 @@ def _load(b: Body, e: Expr, buffer: Buffer, idx: Any, mask: Expr | None, other: 
     text = f"{b.pointer(buffer)}[{b.index(idx[0])}]"
     test = b.guarded(mask, idx[0])
     if not test:
+        if buffer.role != "local" and _large(buffer):
+            b.streams.setdefault(b.nest.memory(b.nest.state(buffer)[0]), idx[0])
         return text
     rest = value.number(0, e.dtype) if other is None else value.atom(b.spell(other))
     return f"{value.atom(test)} ? {text} : {rest}"
+
+
+def _large(b: Buffer) -> bool:
+    count = sym.prod(b.shape)
+    return not isinstance(count, int) or count * b.dtype.itemsize >= LARGE
 
 
 def _random(b: Body, e: Expr, key: Expr, counter: Expr, index: Any) -> str:
