@@ -190,7 +190,9 @@ def host_call(name: str, args: tuple[Any, ...]) -> Any:
 
 def program_of(graph: Graph, strides: Sequence[Any], options: Options) -> Any:
     """The program of a graph, which checks its stages where that is asked for."""
-    made = Native(graph, strides, options)
+    made: Any = Native(graph, strides, options)
+    if options.audit:
+        made = check.Recorded(made, graph, strides, options)
     return check.Checked(made, graph, strides, options) if options.check else made
 
 
@@ -222,7 +224,9 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         functools.partial(forward, first), backward, functools.partial(replay, graph),
         (first, second), binding(forward, first), word.same())
     made = made._replace(reads=reads_of(split, order))
-    return check.joint(made, request.graph, graph, split, order) if options.check else made
+    if options.check or options.audit:
+        made = check.joint(made, request.graph, graph, split, order)
+    return made
 
 
 def plain(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:

@@ -7,6 +7,7 @@ whose results or written storages are not the reference's raises `StageError`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,14 @@ GROUPS = {"outputs": "result", "saved": "value saved for backward", "grads": "gr
 
 
 class StageError(AssertionError):
-    """A stage of the compilation gives other results than the graph that was captured."""
+    """A stage of the compilation gives other results than the graph that was captured.
+
+    stage: its name
+    """
+
+    def __init__(self, text: str, stage: str = "") -> None:
+        super().__init__(text)
+        self.stage = stage
 
 
 class Stage(NamedTuple):
@@ -105,6 +113,45 @@ class Checked:
         yield Stage("the compiled code", compiled)
 
 
+class Run(NamedTuple):
+    """A call of a compiled program: its inputs as they were."""
+
+    program: Callable[[Sequence[Any]], list[Any]]
+    graph: Graph
+    strides: Sequence[Any]
+    options: Options
+    inputs: list[Any]
+
+
+class Runs(threading.local):
+    """The calls of compiled programs in this thread; None where nobody asks for them."""
+
+    active: list[Run] | None = None
+
+
+RUNS = Runs()
+
+
+class Recorded:
+    """A compiled program that tells `RUNS` of its calls."""
+
+    def __init__(self, program: Callable[[Sequence[Any]], list[Any]], graph: Graph,
+                 strides: Sequence[Any], options: Options) -> None:
+        self.program, self.graph, self.strides, self.options = program, graph, strides, options
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        if RUNS.active is not None:
+            RUNS.active.append(Run(self.program, self.graph, self.strides, self.options,
+                                   own(inputs)))
+        return self.program(inputs)
+
+
+def own(inputs: Sequence[Any]) -> list[Any]:
+    """Inputs on memory of their own, laid out as they are."""
+    return [Tensor._make(t._storage.copy(), t.dtype, t._shape, t._strides, t._offset)
+            if isinstance(t, Tensor) else t for t in inputs]
+
+
 def joint(compiled: Compiled, graph: Graph, functional: Graph, split: partition.Split,
           order: Sequence[Value]) -> Compiled:
     """The compiled pair of a joint graph; its first backward compares the joint graph as captured,
@@ -162,7 +209,7 @@ def compare(graph: Graph, several: Iterable[Stage], arrays: Sequence[Any]) -> No
             if want is None:
                 raise
             raise StageError(f"{stage.name} raises {type(error).__name__}, which the captured "
-                             f"graph does not: {error}") from error
+                             f"graph does not: {error}", stage.name) from error
         if want is None:
             want = have
             continue
@@ -170,7 +217,7 @@ def compare(graph: Graph, several: Iterable[Stage], arrays: Sequence[Any]) -> No
                  if (text := difference(a, b))]
         if found:
             raise StageError(f"{stage.name} is the first stage of {graph.name!r} whose results are "
-                             "not those of the captured graph\n" + "\n".join(found))
+                             "not those of the captured graph\n" + "\n".join(found), stage.name)
 
 
 def _labels(graph: Graph) -> Iterator[str]:

@@ -127,14 +127,22 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     changes = setting.translate(options or {})
     changes.update({k: v for k, v in (("fullgraph", fullgraph or None), ("dynamic", dynamic),
                                       ("mode", mode)) if v is not None})
-    default_options().replace(**changes)    # raises what is wrong with them now
+    opts = default_options().replace(**changes)     # raises what is wrong with them
     if isinstance(model, OptimizedModule):
         model = model.plain
     if isinstance(model, CompiledFunction):
         model = model._torchdynamo_orig_callable
+    kind = function_kind(opts)
     if is_module(model):
-        return make_module(model, CompiledFunction(model.__call__, changes, backend))
-    return CompiledFunction(model, changes, backend)
+        return make_module(model, kind(model.__call__, changes, backend))
+    return kind(model, changes, backend)
+
+
+def function_kind(opts: Options) -> type[CompiledFunction]:
+    if not opts.audit:
+        return CompiledFunction
+    from lehr.compiler.audit import AuditedFunction
+    return AuditedFunction
 
 
 def default_options() -> Options:

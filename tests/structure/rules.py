@@ -52,7 +52,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lehr.compiler.site": EVERYTHING,
     "lehr.compiler.counters": (_base,),
     **{f"lehr.compiler.{name}": EVERYTHING for name in (
-        "audit", "custom", "dynamo", "explain", "journal", "module", "setting", "stance")},
+        "audit", "custom", "dynamo", "explain", "journal", "locate", "module", "setting",
+        "stance", "world")},
     "lehr._dynamo": EVERYTHING,
     "lehr._inductor": EVERYTHING,
     "lehr.cli": EVERYTHING,
