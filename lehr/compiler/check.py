@@ -32,6 +32,9 @@ Results = list[Any]
 # and another library's functions stay below.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1,
             "complex128": 1e-9, "complex64": 1e-4}
+# And absolute: sums whose terms cancel have no other scale.
+FLOOR = {"float64": 1e-14, "float32": 2e-6, "float16": 1e-3, "bfloat16": 1e-2,
+         "complex128": 1e-14, "complex64": 2e-6}
 GROUPS = {"outputs": "result", "saved": "value saved for backward", "grads": "gradient"}
 
 
@@ -235,7 +238,8 @@ def difference(have: Any, want: Any) -> str:
     if have.dtype != want.dtype or have.shape != want.shape:
         return (f"{dt.of_numpy(have.dtype).name}{list(have.shape)}, expected "
                 f"{dt.of_numpy(want.dtype).name}{list(want.shape)}")
-    rounding = ROUNDING.get(dt.of_numpy(want.dtype).name)
+    name = dt.of_numpy(want.dtype).name
+    rounding = ROUNDING.get(name)
     if rounding is None:
         bad = have != want
         a, b = have.astype(object), want.astype(object)
@@ -244,7 +248,8 @@ def difference(have: Any, want: Any) -> str:
         a, b = have.astype(kind), want.astype(kind)
         with np.errstate(all="ignore"):
             finite = np.abs(b[np.isfinite(b)])
-            bad = np.abs(a - b) > rounding * (finite.max() if finite.size else 0.0)
+            most = finite.max() if finite.size else 0.0
+            bad = np.abs(a - b) > rounding * most + FLOOR[name]
             bad |= ~np.isfinite(a) | ~np.isfinite(b)
             bad &= ~((a == b) | (np.isnan(a) & np.isnan(b)))
     if not bad.any():

@@ -200,9 +200,13 @@ def is_own(module: Any) -> bool:
 def members(cls: Any) -> Iterator[tuple[str, Any]]:
     if is_own(cls.__module__):
         for name, value in list(vars(cls).items()):
-            if not (name.startswith("__") and name.endswith("__")):
+            if isinstance(value, types.FunctionType) or not is_special(name):
                 yield f".{name}", getattr(value, "__func__", value)
         yield from ((f"<base {b.__name__}>", b) for b in cls.__bases__ if is_own(b.__module__))
+
+
+def is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def save_class(cls: Any) -> Any:
@@ -212,7 +216,7 @@ def save_class(cls: Any) -> Any:
 def load_class(cls: Any, state: Any) -> None:
     now = dict(vars(cls))
     for name in {**state, **now} if state is not None else ():
-        if name.startswith("__") and name.endswith("__"):
+        if is_special(name):
             continue
         if name not in state:
             delattr(cls, name)
