@@ -306,7 +306,10 @@ MIRRORS: dict[str, str] = {
     "lehr.nn.modules.utils": "lehr.nn.conv lehr.nn.state",
     **{f"lehr.optim.{name}": "lehr.optim.adaptive" for name in (
         "adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop")},
-    "lehr.nn.parallel": "lehr.nn.replicate",
+    "lehr.nn.parallel": "lehr.nn.replicate lehr.distributed.parallel",
+    "lehr.nn.parallel.distributed": "lehr.distributed.parallel",
+    "lehr.distributed.distributed_c10d":
+        "lehr.distributed lehr.distributed.world lehr.distributed.collective",
     "lehr.nn.parallel.data_parallel": "lehr.nn.replicate",
     "lehr.optim.adamw": "lehr.optim.adam",
     "lehr.optim.swa_utils": "lehr.optim.average",

@@ -15,6 +15,7 @@ import click
 # name -> (module whose `command` runs it, one line of help)
 COMMANDS = {
     "run": ("lehr.cli.run", "Run an unmodified PyTorch program with lehr as torch."),
+    "launch": ("lehr.cli.launch", "Run a program in several processes (torch.distributed)."),
     "demo": ("lehr.cli.demo", "Train a small GPT on this machine, eager and compiled, and report."),
     "bench": ("lehr.cli.bench", "Time eager and compiled lehr beside other frameworks."),
     "info": ("lehr.cli.info", "Show what lehr finds on this machine, and what it lacks."),

@@ -24,7 +24,8 @@ class MixtureSameFamily(Distribution):
         count = component_distribution.batch_shape[-1]
         if mixture_distribution._num_events != count:
             raise ValueError("`mixture_distribution component` "
-                             f"({mixture_distribution._num_events}) does not equal `component_distribution.batch_shape[-1]` ({count})")
+                             f"({mixture_distribution._num_events}) does not equal "
+                             f"`component_distribution.batch_shape[-1]` ({count})")
         self.mixture_distribution = mixture_distribution
         self.component_distribution = component_distribution
         self._event_ndims = len(component_distribution.event_shape)

@@ -79,6 +79,7 @@ class Walk:
     marks    edges whose gradients are wanted; None: those of all leaves
     needed   the nodes that lead to a mark
     found    mark -> its gradient
+    after    what is called when the walk is over
     """
 
     def __init__(self, keep: bool, accumulate: bool) -> None:
@@ -89,6 +90,7 @@ class Walk:
         self.needed: set[Node] = set()
         self.found: dict[tuple[Node, int], Tensor | None] = {}
         self.roots: list[Node] = []
+        self.after: list[Any] = []
 
     def add(self, node: Node, index: int, g: Tensor) -> None:
         """A gradient arrives at one result of a node."""
@@ -108,6 +110,8 @@ class Walk:
         while heap:
             node = heapq.heappop(heap)[1]
             self.step(node, pending.pop(node))
+        while self.after:
+            self.after.pop(0)()
 
     def reaches(self, tensors: Sequence[Tensor]) -> int:
         """How many of the tensors get a gradient in this walk (counted before they got any)."""

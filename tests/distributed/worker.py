@@ -1,0 +1,98 @@
+"""A program for `lehr launch`: every collective, compared with what one process computes."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def value(rank, n=5):
+    return torch.arange(n) * 1.5 + rank * 10
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    every = torch.stack([value(r) for r in range(size)])
+    for op, want in (("SUM", every.sum(0)), ("AVG", every.mean(0)), ("MAX", every.max(0)[0]),
+                     ("MIN", every.min(0)[0]), ("PRODUCT", every.prod(0))):
+        x = value(rank)
+        dist.all_reduce(x, getattr(dist.ReduceOp, op))
+        assert torch.allclose(x, want), (op, x, want)
+    x = value(rank).to(torch.bfloat16)
+    work = dist.all_reduce(x, async_op=True)
+    assert work.wait() and x.dtype is torch.bfloat16
+    x = torch.ones(2, 3).T  # not contiguous, smaller than the group
+    dist.all_reduce(x[:1])
+    assert x[:1].eq(size).all() and x[1:].eq(1).all()
+    x = value(rank)
+    dist.broadcast(x, src=1)
+    assert torch.equal(x, value(1))
+    rows = [torch.empty(5) for _ in range(size)]
+    dist.all_gather(rows, value(rank))
+    assert torch.equal(torch.stack(rows), every)
+    whole = torch.empty(size * 5)
+    dist.all_gather_into_tensor(whole, value(rank))
+    assert torch.equal(whole.view(size, 5), every)
+    part = torch.empty(2)
+    dist.reduce_scatter_tensor(part, torch.arange(2.0 * size))
+    assert torch.equal(part, size * torch.arange(2.0 * size)[2 * rank:2 * rank + 2])
+    rows = [torch.empty(5) for _ in range(size)] if rank == 1 else None
+    dist.gather(value(rank), rows, dst=1)
+    assert rank != 1 or torch.equal(torch.stack(rows), every)
+    x = torch.empty(5)
+    dist.scatter(x, [value(r) for r in range(size)] if rank == 0 else None, src=0)
+    assert torch.equal(x, value(rank))
+    outs = [torch.empty(1) for _ in range(size)]
+    dist.all_to_all(outs, [torch.tensor([rank * 100.0 + r]) for r in range(size)])
+    assert [t.item() for t in outs] == [r * 100 + rank for r in range(size)]
+    x = torch.empty(5)
+    if rank == 0:
+        dist.send(value(7), 1)
+    elif rank == 1:
+        dist.recv(x, 0)
+        assert torch.equal(x, value(7))
+    things = [None] * size
+    dist.all_gather_object(things, {"rank": rank, "pad": "x" * rank})
+    assert [t["rank"] for t in things] == list(range(size))
+    objects = ["from 2", 3] if rank == 2 else [None, None]
+    dist.broadcast_object_list(objects, src=2)
+    assert objects == ["from 2", 3]
+    pair = dist.new_group([0, 2])
+    x = torch.tensor([float(rank)])
+    dist.all_reduce(x, group=pair)
+    assert x.item() == (1 if rank == 1 else 2)
+    assert dist.get_rank(pair) == {0: 0, 1: -1, 2: 1}[rank]
+    big = torch.full((300_000,), float(rank))  # more than the sockets hold
+    dist.all_reduce(big)
+    assert big.eq(3).all()
+
+    torch.manual_seed(rank)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 2))
+    net.register_parameter("spare", torch.nn.Parameter(torch.ones(2)))
+    model = DistributedDataParallel(net)
+    model(value(rank)).sum().backward()
+    assert net.spare.grad is None
+    lone = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 2))
+    lone.load_state_dict({k: v for k, v in net.state_dict().items() if k != "spare"})
+    (sum(lone(value(r)).sum() for r in range(size)) / size).backward()
+    for p, q in zip(net[0].parameters(), lone[0].parameters(), strict=True):
+        assert torch.allclose(p.grad, q.grad, atol=1e-4)
+    with model.no_sync():
+        model(value(rank)).sum().backward()
+    dist.barrier()
+    dist.destroy_process_group()
+    assert not dist.is_initialized()
+    if rank == 0:
+        print("all", size)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["fail"]:
+        import os
+        import time
+        if os.environ["RANK"] == "1":
+            sys.exit(7)
+        time.sleep(60)
+    main()
