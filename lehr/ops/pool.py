@@ -164,20 +164,23 @@ class max_pool_place:
             np.copyto(found, np.broadcast_to(here, found.shape), where=wins)
         return found
 
-    def decomp(F, x, kernel, out, stride, padding, dilation):
-        n, size = len(kernel), x.shape[2:]
-        many = F.patches(x, kernel, out, stride, padding, dilation, lowest(x.dtype))
-        tap = F.argmax(F.reshape(many, (*x.shape[:2], math.prod(kernel), *out)), 2)
-        flat, left = 0, math.prod(kernel)
-        for i in range(n):
-            left //= kernel[i]
-            t = F.remainder(F.floor_divide(tap, left), kernel[i])
-            place, inside = _positions(F, size[i], kernel[i], out[i], stride[i], padding[i],
-                                       dilation[i],
-                                       x.device)
-            at_tap = t * dilation[i] + _along(F, F.select(place, 0, 0), n, i)
-            flat = flat * size[i] + F.maximum(at_tap, _along(F, inside, n, i))
-        return flat
+    def lower(L, idx, x, kernel, out, stride, padding, dilation):
+        n, size = len(kernel), L.shape(x)[2:]
+        many = numel(size)
+        index = dt.int32 if isinstance(many, int) and many < 1 << 31 else dt.int64
+        highest = (1 << (8 * index.itemsize - 1)) - 1
+
+        # An element of the padding comes after all others, so that no -inf is taken for it.
+        def tap(k):
+            place = [o * s + t * d - p for t, o, s, d, p in
+                     zip(k, idx[2: 2 + n], stride, dilation, padding, strict=True)]
+            inside = L.inside(tuple((i, 0, s) for i, s in zip(place, size, strict=True)))
+            value = L.at(x, (*idx[:2], *place), mask=inside,
+                         other=L.const(lowest(x.dtype), x.dtype))
+            at_place = L.iota(_flat(place, size), index)
+            where = L.select(inside, at_place, L.const(highest, index))
+            return L.cast(value, x.dtype.wide), where
+        return L.cast(L.reduce("argmax", kernel, tap)[1], dt.int64)
     dtypes = "float half int"
 
 

@@ -177,3 +177,33 @@ def test_the_images_in_between_are_channels_last(monkeypatch):
     between = [b for b in program.buffers if b.role == "arena" and len(b.shape) == 4]
     assert between and all(b.strides[1] == 1 for b in between)
     assert code.record["templates"] == ["convolution"]
+
+
+def test_statistics_of_images_are_taken_in_place():
+    """Row values that wait for memory to be read before it is written over."""
+    def f(x, w, g):
+        y = F.conv2d(x, w)
+        mean = (y * g).mean((0, 2, 3), keepdim=True)
+        z = y - mean
+        return z * (z * g).sum((0, 2, 3), keepdim=True), y.amax((0, 2, 3))
+
+    given = [lehr.from_numpy(array(*s)) for s in ((3, 4, 9, 9), (40, 4, 3, 3), (3, 40, 7, 7))]
+    for have, want in zip(lehr.compile(f)(*given), f(*given), strict=True):
+        close(have.numpy(), want.numpy(), 1e-5)
+
+
+def test_maxima_of_windows():
+    x = array(2, 20, 9, 8)
+    x[0, 0, :3] = np.nan
+    x[1, :, 4:] = -np.inf
+    x = lehr.from_numpy(x).contiguous(memory_format=lehr.channels_last).requires_grad_()
+    w = lehr.eye(20).reshape(20, 20, 1, 1)
+
+    def f(x, clean):
+        y = F.conv2d(clean, w)
+        best, place = F.max_pool2d(y, 3, 2, 1, return_indices=True)
+        return best, place, F.max_pool2d(x, (2, 3), (1, 2), (1, 0), (2, 1), return_indices=True)[1]
+
+    clean = lehr.from_numpy(array(2, 20, 9, 8))
+    for have, want in zip(lehr.compile(f)(x, clean), f(x, clean), strict=True):
+        np.testing.assert_array_equal(have.detach().numpy(), want.detach().numpy())

@@ -253,6 +253,7 @@ class _Memory:
         self.stand: dict[tuple[Buffer, int], Buffer] = {}
         self.real: dict[Buffer, Buffer] = {}
         self.target: Any = None, 0  # memory and element of the store that is being read
+        self.inner: set[Any] = set()  # its own axes
 
     def standing(self, b: Buffer) -> Buffer:
         """The stand-in for the memory of `b` as it is now."""
@@ -290,10 +291,13 @@ class _Memory:
         return None if self.torn(made) else made
 
     def torn(self, value: Expr) -> bool:
-        """Whether a value loads other elements of the memory that it will be stored into."""
+        """Whether a value loads other elements of the memory that it will be stored into; a
+        reduction that is the same for the whole row is done before any of it is stored."""
         stack, seen = [value], {value}
         while stack:
             e = stack.pop()
+            if e.kind == "Reduce" and not any(v in self.inner or v in self.bounds for v in e.free):
+                continue
             if e.kind == "Load":
                 b = self.real.get(e.fields[0], e.fields[0])
                 memory, at = self.target
@@ -330,6 +334,7 @@ class _Memory:
     def root(self, s: Store) -> Root:
         copy = Copy(self.bounds, {}, load=self.load)
         self.target = self.alias.get(s.buffer, s.buffer), flat(s.buffer, s.idx)
+        self.inner = {a.var for a in s.axes}
         done = s._replace(value=copy(s.value), idx=tuple(map(copy.at, s.idx)),
                           mask=None if s.mask is None else copy(s.mask))
         before = self.stores.setdefault(self.alias.get(s.buffer, s.buffer), [])

@@ -18,7 +18,7 @@ from lehr.ops.layout import ordered
 
 # Ops of convolution -> the places of their images.
 IMAGES = {"convolution": (0,), "conv_weight": (0, 1)}
-_FOLLOW = frozenset(("value", "fold", "scatter", "view"))
+_FOLLOW = frozenset(("value", "fold", "reduce", "scatter", "view"))
 
 
 def channels_last(shape: Sequence[Any]) -> tuple[Any, ...]:
@@ -45,11 +45,12 @@ def layouts(graph: Graph) -> dict[Value, tuple[Any, ...]]:
 
 
 def _follows(node: Node, found: set[Value]) -> bool:
-    """Whether a node makes images from images: of the same rank, batch and channels."""
+    """Whether a node makes images, or windows of images, from others: of the same batch and
+    channels."""
     if realise.nature(node) not in _FOLLOW or not isinstance(node.results[0].type, TensorType):
         return False
-    head, rank = tuple(node.results[0].type.shape[:2]), len(node.results[0].type.shape)
-    if rank < 3 or node.op.name == "permute":
+    shape = tuple(node.results[0].type.shape)
+    if len(shape) < 3 or node.op.name == "permute":
         return False
-    return any(v in found and isinstance(v.type, TensorType) and len(v.type.shape) == rank
-               and tuple(v.type.shape[:2]) == head for v in node.inputs)
+    return any(v in found and isinstance(v.type, TensorType)
+               and tuple(v.type.shape[:2]) == shape[:2] for v in node.inputs)
