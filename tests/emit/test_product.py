@@ -154,6 +154,33 @@ def test_large_on_threads():
         pool.set_num_threads(before)
 
 
+@pytest.mark.parametrize(("m", "n"), [(700, 130), (130, 700), (197, 197)])
+def test_threads_do_not_matter(m, n):
+    """Blocks are cut by the number of threads, sums are not."""
+    before, made = pool.get_num_threads(), []
+    compiled = Compiled(program(([m, 420], [420, 1]), ([420, n], [1, 420])))
+    x, w = numbers(m * 420, "f32"), numbers([n, 420], "f32").T
+    try:
+        for threads in (1, 2, 5):
+            pool.set_num_threads(threads)
+            made += compiled(x, w)
+    finally:
+        pool.set_num_threads(before)
+    for other in made[1:]:
+        np.testing.assert_array_equal(made[0], other)
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 3e38, 1e-42])
+def test_numbers_at_the_ends_of_the_range(bad):
+    """Whoever multiplies: rows with such numbers come out as IEEE says, others as ever."""
+    x, w = numbers([200, 64], "f32"), numbers([64, 200], "f32")
+    x[7, 5] = bad
+    (have,) = Compiled(program(([200, 64], [64, 1]), ([64, 200], [200, 1])))(x.reshape(-1), w)
+    with np.errstate(all="ignore"):
+        want = (x.astype(np.float64) @ w).astype(np.float32)
+    np.testing.assert_allclose(have, want, 1e-5, 1e-5)
+
+
 def test_symbolic_sizes():
     compiled = Compiled("""program p<s: 1..900>(x: param f32[s,64], w: param f32[32,64]) {
   q: output f32[s,32]

@@ -68,6 +68,8 @@ class Client:
     def __init__(self, framework: Framework, threads: int, cache: Path, timeout: float) -> None:
         self.framework, self.timeout = framework, timeout
         environment = dict(os.environ, **PLACE)
+        # Installed packages have bytecode beside them; a checkout keeps it from its first run.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment |= dict.fromkeys(THREADS, str(threads))
         environment |= {name: str(cache / name.lower()) for name in framework.caches}
         self.errors = tempfile.TemporaryFile()

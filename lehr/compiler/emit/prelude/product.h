@@ -32,18 +32,19 @@ static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_p
   int64_t batches = q->batch[0] * q->batch[1] * q->batch[2] * q->batch[3];
   if (batches == 0 || q->m == 0 || q->n == 0) return;
   double work = 2.0 * (double)batches * (double)q->m * (double)q->n * (double)(q->k + 1);
-  int64_t most = rt->threads > 1 ? 2 * rt->threads : 1;
+  q->rt = rt;
+  /* By sizes that do not depend on threads: the same bits on any number of them. Each of its blocks
+     packs what it reads: few of them, along the longer side. */
+  q->split = rt->split && q->k >= 32 && q->m * q->n >= 64 * (q->m + q->n);
+  int64_t most = rt->threads > 1 ? (q->split ? 1 : 2) * rt->threads : 1;
   int64_t tasks = work > 2e6 * (double)most ? most : (int64_t)(work / 2e6) + 1;
   int64_t blocks = (tasks + batches - 1) / batches;
-  q->rt = rt;
-  /* By sizes that do not depend on threads: the same bits on any number of them. */
-  q->split = rt->split && q->k >= 32 && q->m * q->n >= 64 * (q->m + q->n);
   q->wide = 1;
   q->tall = blocks < q->m / 48 + 1 ? blocks : q->m / 48 + 1;
   if (q->rows) {
     int64_t cached = (16 << 20) / (q->n * itemsize), height = cached < 768 ? 768 : cached;
     if (q->tall * height < q->m) q->tall = (q->m + height - 1) / height;
-  } else if (q->tall < blocks && q->n / 64 + 1 > q->tall) {
+  } else if ((q->tall < blocks && q->n / 64 + 1 > q->tall) || (q->split && q->n > q->m)) {
     q->wide = blocks < q->n / 64 + 1 ? blocks : q->n / 64 + 1;
     q->tall = 1;
   }
