@@ -66,8 +66,9 @@ class Bare:
     segment: Segment | None = None
 
     def __init__(self, site: Site, facts: list[Fact], positional: tuple[str, ...],
-                 names: tuple[str, ...], fallback: bool) -> None:
+                 names: tuple[str, ...], fallback: bool, fault: Any = None) -> None:
         self.site, self.facts, self.positional, self.fallback = site, facts, positional, fallback
+        self.fault = fault      # the exception that capture foresaw
         self.calls = 0
         self.checker = Check(facts, positional, names, (), word.same(), lambda inputs, fixed: None,
                              lambda: self.calls)
@@ -77,7 +78,11 @@ class Bare:
         self.calls += 1
         if self.fallback:
             COUNTERS.add("fallbacks")
-        return self.site.native(args, kwargs)
+        found = self.site.native(args, kwargs)
+        if self.fault is not None and self.site.family.options.strict:
+            raise Unsupported(f"the compiler foresaw {self.fault}, which {self.site.name} did not "
+                              "raise: capture does not do here what Python does")
+        return found
 
 
 class Graphed(Entry):
@@ -338,7 +343,7 @@ class Site:
             return Bare(self, attempt.facts, positional, names, True)
         ops = captured.tracer.ops
         if captured.fault is not None or not ops and captured.segment is None:
-            return Bare(self, attempt.facts, positional, names, False)
+            return Bare(self, attempt.facts, positional, names, False, captured.fault)
         if ops:
             COUNTERS.add("graphs")
             COUNTERS.add("ops_captured", ops)

@@ -29,6 +29,8 @@ CONDITIONS = {
     "keys": "tuple({x}) == {d}", "absent": "{d} not in {x}", "elements": "{x} == {d}",
     "no attribute": "not hasattr({x}, {d})", "returns": "{x}() == {d}",
     "empty cell": "not {cell}({x})", "small": "-0x80000000 < {x} < 0x80000000",
+    **dict.fromkeys(("no hooks", "no post_hooks"),
+                    "{x}._meta is None or not getattr({x}._meta, {d})"),
     "alias": "{x} is {o}",
     "storage": "{x}._storage.origin is {o}._storage.origin", "offset": "{x}._offset == {d}",
 }
@@ -305,7 +307,7 @@ def _difference(fact: Fact, now: Any) -> str:
         return f"type was {d.__name__}, is {type(now).__name__}"
     if fact.kind == "relation":
         return f"{d} no longer holds"
-    if fact.kind == "len":
+    if fact.kind == "len" and now is not None:
         return f"length was {d}, is {len(now)}"
     if isinstance(d, types.FunctionType | type):
         return f"'{fact.kind}' no longer holds ({d.__name__})"

@@ -153,6 +153,17 @@ class Pins:
         self.keep(meta.grad_fn)
         return (*found, *[id(meta) + offset_of(d) for d in META_SLOTS])
 
+    def hooks(self, t: Tensor, which: str) -> Words:
+        """That a tensor has no hooks."""
+        meta = t._meta
+        if meta is None:
+            return (id(t) + offset_of(Tensor.__dict__["_meta"]),)
+        table = getattr(meta, which)
+        self.keep(meta, table)
+        found = (id(t) + offset_of(Tensor.__dict__["_meta"]),
+                 id(meta) + offset_of(Meta.__dict__[which]))
+        return found if table is None else joined(found, self.mapping(table))
+
     def address(self, t: Tensor) -> Words:
         """Where the memory of a tensor begins (the words of `tensor` come on top)."""
         storage = t._storage
@@ -357,6 +368,8 @@ CHECKS: dict[str, Check] = {
     "class": lambda pins, x, detail, find: pins.cls(x),
     "tensor": lambda pins, x, detail, find: pins.tensor(x),
     "offset": lambda pins, x, detail, find: pins.tensor(x),
+    **dict.fromkeys(("no hooks", "no post_hooks"),
+                    lambda pins, x, detail, find: pins.hooks(x, detail)),
     "empty cell": check_cell,
 }
 

@@ -101,6 +101,7 @@ def fact_of(t: Tensor) -> TensorFact:
 
 
 FACTS["tensor"] = lambda x, detail, args: isinstance(x, Tensor) and detail.holds(x)
+FACTS["no hooks"] = FACTS["no post_hooks"] = lambda x, detail, args: not hooked(x, detail)
 FACTS["storage"] = lambda x, detail, args: x._storage.origin is detail.read(args)._storage.origin
 FACTS["offset"] = lambda x, detail, args: x._offset == detail
 FACTS["apart"] = lambda x, detail, args: apart(x, *[s.read(args) for s in detail])
@@ -108,6 +109,11 @@ KINDS["whole"] = Kind(
     lambda s, bind: f"{bind(whole_of, 'whole_of')}({based(s).expr(bind)})",
     lambda args, base, key: whole_of(base),
     lambda s: f"the storage of {based(s).name()}")
+
+
+def hooked(t: Tensor, which: str) -> bool:
+    """Whether a leaf has hooks ("hooks" on its gradient, or "post_hooks")."""
+    return t._meta is not None and bool(getattr(t._meta, which))
 
 
 class TensorValue(Value):
@@ -249,7 +255,7 @@ class Lower(Rebuilder):
         def callback(*args: Any, **kwargs: Any) -> Any:
             made = m.call(value, [m.lifted(a) for a in args],
                           {k: m.lifted(v) for k, v in kwargs.items()}).force(m)
-            return Carried(made) if isinstance(made, ObjectValue) else m.lowered(made)
+            return Carried(made) if type(made) is ObjectValue else m.lowered(made)
         return callback
 
 
@@ -649,7 +655,20 @@ class CaptureTracer(Tracer):
     def concretize(self, what: str, value: Any) -> Any:
         return self.machine.stop("data-dependent", f"{what}()")
 
-    def changes(self, t: Tensor, what: str, always: bool = False) -> None:
+    def hooks_of(self, t: Tensor, which: str) -> list[Any]:
+        m = self.machine
+        if m.frame is None:     # an entry's own walk: the real tape runs them
+            return []
+        table = None if t._meta is None else getattr(t._meta, which)
+        source = self.sources[id(t)]
+        if not table:
+            m.guard(source, f"no {which}", which)
+            return []
+        every = m.wrap(table, source.attr("_meta").attr(which))
+        values = m.call_method(every, "values", [])
+        return [m.lower.function(hook.force(m)) for hook in m.iterate(values)]
+
+    def changes(self, t: Any, what: str, always: bool = False) -> None:
         if always or id(t) in self.reals:
             self.machine.stop("tensor-change", what)
 

@@ -89,11 +89,13 @@ class TwinMeta(Meta):
     seen  the program has read it; `was` is what it found
     """
 
-    __slots__ = ("_grad", "real", "seen", "tracer", "was")
+    __slots__ = ("_grad", "_hooks", "_post_hooks", "real", "seen", "tracer", "was")
 
     def __init__(self, tracer: Tracer, real: Any) -> None:
         self.tracer, self.real = tracer, real
         super().__init__()
+        self._hooks: Any = OutsideHooks(self, "hooks")
+        self._post_hooks: Any = OutsideHooks(self, "post_hooks")
         self._grad: Any = UNSEEN
         self.seen = False
         self.was: Any = None
@@ -109,6 +111,22 @@ class TwinMeta(Meta):
     def grad(self, given: Tensor | None) -> None:
         self._grad = given
 
+    @property
+    def hooks(self) -> Any:  # type: ignore[override]
+        return self._hooks
+
+    @hooks.setter
+    def hooks(self, given: Any) -> None:
+        self._hooks = given
+
+    @property
+    def post_hooks(self) -> Any:  # type: ignore[override]
+        return self._post_hooks
+
+    @post_hooks.setter
+    def post_hooks(self, given: Any) -> None:
+        self._post_hooks = given
+
     def forget(self) -> None:
         """Lets go of the tensor outside, once the capture is over."""
         self.real = self.was = None
@@ -122,6 +140,22 @@ class TwinMeta(Meta):
 
 
 UNSEEN = object()
+
+
+class OutsideHooks(dict[int, Any]):
+    """The hooks that a leaf outside has, looked at when a backward of the program's reaches it."""
+
+    def __init__(self, meta: TwinMeta, which: str) -> None:
+        self.meta, self.which = meta, which
+
+    def __bool__(self) -> bool:
+        return bool(self.values())
+
+    def values(self) -> list[Any]:  # type: ignore[override]
+        return self.meta.tracer.hooks_of(self.meta.real, self.which)
+
+    def __setitem__(self, key: int, hook: Any) -> None:
+        self.meta.tracer.changes(self.meta.real, "hooks", True)
 
 
 class Outside(Node):
@@ -145,6 +179,19 @@ class Outside(Node):
     @edges.setter
     def edges(self, given: list[Any]) -> None:
         self._edges = given
+
+    @property
+    def retain(self) -> Any:  # type: ignore[override]
+        return None
+
+    @retain.setter
+    def retain(self, given: Any) -> None:
+        if given is not None:
+            self.tracer.changes(None, "retain_grad()", True)
+
+    def hooks_of(self, index: int) -> dict[int, Any]:
+        self.tracer.changes(None, "hooks", True)
+        return {}
 
     def name(self) -> str:
         return "OutsideBackward"
@@ -375,7 +422,11 @@ class Tracer:
         """The program needs data: a capture built on this class breaks here."""
         raise RuntimeError(f"{what} needs the data of a tensor that is being captured")
 
-    def changes(self, t: Tensor, what: str, always: bool = False) -> None:
+    def hooks_of(self, t: Tensor, which: str) -> list[Any]:
+        """The hooks of a leaf outside, as a backward of the program's calls them."""
+        return list((getattr(t._meta, which) or {}).values())
+
+    def changes(self, t: Any, what: str, always: bool = False) -> None:
         """The program gives a tensor another layout, flag or memory. `always`: also one of its own.
         """
         if always or id(t) in self.reals:
