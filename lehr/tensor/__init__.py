@@ -5,4 +5,5 @@ from lehr.tensor import api as api
 from lehr.tensor import arithmetic as arithmetic
 from lehr.tensor import index as index
 from lehr.tensor import memory as memory
+from lehr.tensor import native as native
 from lehr.tensor import setting as setting

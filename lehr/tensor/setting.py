@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 from lehr.base.device import CPU, Device
-from lehr.compiler.run import pool
 from lehr.tensor.state import STATE
 
 
@@ -86,11 +85,15 @@ def set_num_threads(n: int) -> None:
     """How many threads compiled code uses."""
     if not isinstance(n, int) or n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
+    from lehr.compiler.run import pool
+
     pool.set_num_threads(n)
 
 
 def get_num_threads() -> int:
     """How many threads compiled code uses."""
+    from lehr.compiler.run import pool
+
     return pool.get_num_threads()
 
 

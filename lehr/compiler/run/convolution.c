@@ -278,7 +278,7 @@ static void spread(const lehr_runtime *rt, lehr_task task, void *ctx, int64_t ch
 }
 
 /* y = the convolution of x with w, or its adjoint. */
-static void convolve(const lehr_runtime *rt, const lehr_convolution *q) {
+EXPORT void lehr_convolve(const lehr_runtime *rt, const lehr_convolution *q) {
   plan f = {.q = q, .panels = (q->out + PANEL - 1) / PANEL};
   int64_t whole = q->many[0] + q->many[1] + q->many[2];
   span *made = malloc((size_t)whole * sizeof(span)), *at = made;
@@ -366,7 +366,7 @@ static void weigh(void *ctx, int64_t chunk, int64_t worker) {
 }
 
 /* w = the gradient of the plain convolution's kernel, from x and the result's gradient y. */
-static void convolve_weight(const lehr_runtime *rt, const lehr_convolution *q) {
+EXPORT void lehr_convolve_weight(const lehr_runtime *rt, const lehr_convolution *q) {
   plan f = {.q = q, .panels = (q->out + PANEL - 1) / PANEL};
   double work = (double)q->groups * (double)q->out * (double)q->in * (double)q->batch;
   for (int d = 0; d < 3; d++) work *= (double)(q->many[d] * q->kernel[d]);
@@ -375,7 +375,44 @@ static void convolve_weight(const lehr_runtime *rt, const lehr_convolution *q) {
   spread(rt, weigh, &f, q->groups * f.panels * f.parts);
 }
 
+/* Images [n][c][p] with other steps of n and c, and [n][p][c], each made of the other. */
+typedef struct {
+  float *apart, *together;
+  int64_t n, c, p, n_step, c_step, back;
+} lehr_turn;
+
+static void turn(void *ctx, int64_t chunk, int64_t worker) {
+  const lehr_turn *q = ctx;
+  int64_t parts = (q->p + 255) / 256, n = chunk / parts, low = chunk % parts * 256;
+  int64_t high = low + 256 < q->p ? low + 256 : q->p, c = 0;
+  float *a = q->apart + n * q->n_step, *b = q->together + n * q->p * q->c;
+  (void)worker;
+  for (; c + LANES <= q->c; c += LANES)
+    for (int64_t p = low; p < high; p++) {
+      float *from = a + c * q->c_step + p;
+      vec *to = (vec *)(b + p * q->c + c);
+      if (q->back) {
+        vec e = *to;
+        UNROLL for (int l = 0; l < LANES; l++) from[l * q->c_step] = e[l];
+      } else {
+        vec e = {0};
+        UNROLL for (int l = 0; l < LANES; l++) e[l] = from[l * q->c_step];
+        *to = e;
+      }
+    }
+  for (; c < q->c; c++)
+    for (int64_t p = low; p < high; p++)
+      if (q->back)
+        a[c * q->c_step + p] = b[p * q->c + c];
+      else
+        b[p * q->c + c] = a[c * q->c_step + p];
+}
+
+EXPORT void lehr_turn_images(const lehr_runtime *rt, lehr_turn *q) {
+  spread(rt, turn, q, q->n * ((q->p + 255) / 256));
+}
+
 EXPORT void lehr_install(lehr_runtime *rt) {
-  rt->convolve = convolve;
-  rt->convolve_weight = convolve_weight;
+  rt->convolve = lehr_convolve;
+  rt->convolve_weight = lehr_convolve_weight;
 }

@@ -17,9 +17,10 @@ FLAGS = ("-ffp-contract=fast",)
 
 
 @functools.cache
-def need(name: str) -> None:
-    """Load a template into the runtime's table. Raises what `library.build` raises."""
+def need(name: str) -> library.Library:
+    """A template, loaded into the runtime's table. Raises what `library.build` raises."""
     if name not in NAMES:
         raise LookupError(f"there is no template {name!r}: {', '.join(NAMES)}")
     built = library.build([pool.header() + pool.text(f"{name}.c")], name, extra=FLAGS)
     built.function("lehr_install", None, ctypes.c_void_p)(pool.pool().table)
+    return built

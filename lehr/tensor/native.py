@@ -1,0 +1,202 @@
+"""Eager kernels in C, where numpy's are much slower: convolutions of float32 images.
+
+They fill the ops' slots. What compiles and loads them is imported at the first call. Small calls
+and other dtypes stay with numpy, and so does everything where there is no compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lehr.base import log
+from lehr.ops import registry
+from lehr.ops.patch import each, out_size
+from lehr.ops.registry import Op
+from lehr.tensor import kernel
+from lehr.tensor.tensor import Tensor
+
+LEAST = 1 << 20  # products that are worth a call
+_tell = log.channel("run")
+_Int = ctypes.c_int64
+_Three, _Four = _Int * 3, _Int * 4
+
+
+class Call(ctypes.Structure):
+    """`lehr_convolution` of runtime.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "w", "y")),
+        *((name, _Int) for name in ("batch", "groups", "in", "out", "transposed")),
+        *((name, _Three) for name in ("size", "many", "kernel", "stride", "pad", "dilation")),
+        ("x_step", _Four), ("y_step", _Four), ("w_step", _Int * 6)]
+
+
+class Turn(ctypes.Structure):
+    """`lehr_turn` of convolution.c."""
+
+    _fields_ = [("apart", ctypes.c_void_p), ("together", ctypes.c_void_p),
+                *((name, _Int) for name in ("n", "c", "p", "n_step", "c_step", "back"))]
+
+
+class Kernels:
+    """The functions of the template, in a process that has a compiler or its code."""
+
+    def __init__(self) -> None:
+        from lehr.compiler.run import pool, template
+
+        made = template.need("convolution")
+        self.table = pool.pool().table
+        pair = ctypes.c_void_p, ctypes.c_void_p
+        self.convolve = made.function("lehr_convolve", None, *pair)
+        self.weigh = made.function("lehr_convolve_weight", None, *pair)
+        self.turn = made.function("lehr_turn_images", None, *pair)
+
+
+@functools.cache
+def kernels() -> Kernels | None:
+    """None where there is no compiler, which is said once in the log."""
+    from lehr.compiler.run import library, toolchain
+
+    try:
+        return Kernels()
+    except (toolchain.CompileError, library.LoadError) as error:
+        _tell("convolutions by numpy: %s", error)
+        return None
+
+
+def together(k: Kernels, x: Any) -> Any:
+    """Images [n, c, *size] as [n, *size, c], channels together."""
+    last = np.moveaxis(x, 1, -1)
+    if x.strides[1] == 4 or x.shape[1] == 1:
+        return last
+    if not _dense(x):
+        return np.ascontiguousarray(last)
+    made = np.empty(last.shape, np.float32)
+    _turn(k, x, made, 0)
+    return made
+
+
+def apart(k: Kernels, last: Any) -> Any:
+    """Dense [n, *size, c] as dense [n, c, *size]."""
+    made = np.empty((last.shape[0], last.shape[-1], *last.shape[1:-1]), np.float32)
+    _turn(k, made, last, 1)
+    return made
+
+
+def _turn(k: Kernels, x: Any, last: Any, back: int) -> None:
+    q = Turn(x.ctypes.data, last.ctypes.data, x.shape[0], x.shape[1], math.prod(x.shape[2:]),
+             x.strides[0] // 4, x.strides[1] // 4, back)
+    k.turn(k.table, ctypes.byref(q))
+
+
+def _dense(x: Any) -> bool:
+    """Whether the last dimensions walk memory as one."""
+    step = 4
+    for n, s in zip(x.shape[:1:-1], x.strides[:1:-1], strict=True):
+        if n != 1 and s != step:
+            return False
+        step *= n
+    return all(s % 4 == 0 for s in x.strides)
+
+
+def _call(x: Any, w: Any, y: Any, groups: int, geometry: Sequence[Sequence[int]],
+          transposed: bool) -> Call:
+    """`x` and `y` are [n, *size, c]; `geometry`: stride, padding, dilation."""
+    n = x.ndim - 2
+
+    def three(values: Sequence[int], one: int) -> Any:
+        return _Three(*(one,) * (3 - n), *values)
+
+    def steps(a: Any) -> Any:
+        s = [v // 4 for v in a.strides]
+        return _Four(s[0], *(0,) * (3 - n), *s[1:-1])
+    ws = [v // 4 for v in w.strides]
+    order = (ws[1], ws[0]) if transposed else (ws[0], ws[1])
+    return Call(x.ctypes.data, w.ctypes.data, y.ctypes.data, x.shape[0], groups,
+                x.shape[-1] // groups, y.shape[-1] // groups, int(transposed),
+                three(x.shape[1:-1], 1), three(y.shape[1:-1], 1), three(w.shape[2:], 1),
+                three(geometry[0], 1), three(geometry[1], 0), three(geometry[2], 1), steps(x),
+                steps(y), (_Int * 6)(w.shape[0] // groups * ws[0], *order, *(0,) * (3 - n),
+                                     *ws[2:]))
+
+
+def _worth(x: Any, w: Any, products: int) -> Kernels | None:
+    """The kernels, for a call that they do and that is worth it."""
+    if products < LEAST or x.dtype != np.float32 or w.dtype != np.float32 or x.ndim > 5:
+        return None
+    return kernels()
+
+
+def _channels_last(*arrays: Any) -> bool:
+    return any(a.ndim > 3 and a.strides[1] == 4 and a.shape[1] > 1 and not a.flags.c_contiguous
+               for a in arrays)
+
+
+def _aligned(a: Any) -> Any:
+    """An array whose strides are whole elements."""
+    return a if all(s % 4 == 0 for s in a.strides) else np.ascontiguousarray(a)
+
+
+def convolution(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any,
+                transposed: Any, output_padding: Any, groups: Any, out_dtype: Any) -> Any:
+    """The result of `convolution` on arrays, or NotImplemented."""
+    n = w.ndim - 2
+    geometry = [each(v, n, "size") for v in (stride, padding, dilation)]
+    rows = zip(x.shape[2:], w.shape[2:], *geometry, strict=True)
+    if transposed:
+        extra = each(output_padding, n, "output_padding")
+        size = [(i - 1) * s - 2 * p + d * (k - 1) + e + 1
+                for (i, k, s, p, d), e in zip(rows, extra, strict=True)]
+        outputs = w.shape[1] * groups
+    else:
+        size = [out_size(i, k, s, p, d) for i, k, s, p, d in rows]
+        outputs = w.shape[0]
+    many = x.shape[2:] if transposed else size
+    k = _worth(x, w, x.shape[0] * math.prod(many) * w.size)
+    if k is None:
+        return NotImplemented
+    last = _channels_last(x, w)
+    x, w = together(k, _aligned(x)), _aligned(w)
+    y = np.empty((x.shape[0], *size, outputs), np.float32)
+    q = _call(x, w, y, groups, geometry, transposed)
+    k.convolve(k.table, ctypes.byref(q))
+    if b is not None:
+        y += b
+    return np.moveaxis(y, -1, 1) if last else apart(k, y)
+
+
+def conv_weight(x: Any, g: Any, size: Any, stride: Any, padding: Any, dilation: Any,
+                groups: Any) -> Any:
+    """The result of `conv_weight` on arrays, or NotImplemented."""
+    n = len(size)
+    k = _worth(x, g, g.size * x.shape[1] // groups * math.prod(size))
+    if k is None:
+        return NotImplemented
+    made = np.empty((g.shape[1], x.shape[1] // groups, *size), np.float32)
+    x, g = together(k, _aligned(x)), together(k, _aligned(g))
+    geometry = [each(v, n, "size") for v in (stride, padding, dilation)]
+    q = _call(x, made, g, groups, geometry, False)
+    k.weigh(k.table, ctypes.byref(q))
+    return made
+
+
+KERNELS: dict[str, Callable[..., Any]] = {"convolution": convolution, "conv_weight": conv_weight}
+
+
+def run(op: Op, args: tuple[Any, ...], plan: kernel.Plan) -> Any:
+    """What stands in an op's slot: the result as a tensor, or NotImplemented."""
+    values = [t._array if isinstance(t, Tensor) else t for t in args]
+    made = KERNELS[op.name](*values)
+    if made is NotImplemented:
+        return made
+    return kernel.finish(op, made, plan.results[0], values)
+
+
+for _name in KERNELS:
+    registry.get(_name).slots["cpu"] = run
