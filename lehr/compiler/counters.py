@@ -16,6 +16,9 @@ NAMES = {
     "kernels": "kernels in compiled programs",
     "externs": "library calls in compiled programs",
     "host_calls": "ops that compiled programs run through their eager kernel",
+    "launches": "steps of compiled programs: kernels, groups of kernels, library calls, host calls",
+    "moved": "bytes that these steps read and write, where sizes are known",
+    "arena": "bytes of working memory that compiled programs lease",
     "bytecodes": "bytecode instructions interpreted by capture",
 }
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from lehr.cli import main
-from lehr.cli.bench import measure, process, report, workload
+from lehr.cli.bench import cost, measure, page, process, report, worker, workload
 from lehr.cli.bench.measure import Bench, Cell, Settings
 from lehr.cli.bench.process import Client, Framework
 
@@ -190,3 +190,58 @@ def test_real_worker(name, tmp_path):
         assert np.array_equal(found[0], workload.arrays(name)["x"] * 2 + 1)
     else:
         assert found.shape == (3,) and found[0] > found[1] > found[2] > 3.0
+
+
+def test_costs_are_those_of_the_arrays():
+    """Products of matrices by their shapes, counted from the weights themselves."""
+    weights = [a for k, a in workload.arrays("mlp").items() if k.endswith("weight")]
+    assert cost.COSTS["mlp"]().flops == sum(2 * 128 * a.size for a in weights)
+    weights = [a for a in workload.arrays("vit_block").values() if a.ndim == 2]
+    scores = 2 * 2 * 8 * 197 * 197 * 768
+    assert cost.COSTS["vit_block"]().flops == sum(2 * 8 * 197 * a.size for a in weights) + scores
+    assert set(cost.COSTS) == set(workload.WORKLOADS)
+    assert cost.COSTS["copy"]().moved == 2 * workload.arrays("copy")["x"].nbytes
+
+
+def test_share_of_the_ceiling():
+    """A product that takes twice what the best one took is at half of the ceiling."""
+    lehr, torch = ("lehr", "compiled"), ("torch", "eager")
+    counts = {"kernels": 2, "moved": 3 * cost.COSTS["softmax"]().moved, "arena": 5e6}
+    results = {
+        "gemm": {lehr: Cell([0.2], [0.2]), torch: Cell([0.1], [0.1])},
+        "copy": {torch: Cell([0.01], [0.01])},
+        "softmax": {lehr: Cell([0.01], [0.01], detail={"counts": counts})},
+    }
+    found = report.analysis(results)
+    assert found["gemm"]["share"] == pytest.approx(0.5)
+    least = cost.COSTS["softmax"]().moved / (cost.COSTS["copy"]().moved / 0.01)
+    assert found["softmax"]["share"] == pytest.approx(least / 0.01)
+    assert found["softmax"]["excess"] == pytest.approx(3)
+    console = Console(width=160, record=True)
+    console.print(report.details(results))
+    text = console.export_text()
+    assert "50%" in text and "3.00" in text and "GFLOP/s" in text
+
+
+def test_page_draws_every_measured_workload():
+    results = {
+        "softmax": {("lehr", "compiled"): Cell([1e-3], [1e-3]),
+                    ("jax", "compiled"): Cell(problem="<b>")},
+        "memory gpt_step": {("lehr", "compiled"): Cell(size=[2e6])},
+    }
+    text = page.page(report.record(results, Settings(2), {"lehr": "1"}, {}))
+    assert text.count("data:image/png;base64,") == 2 and "no ceiling measured" in text
+
+
+def test_memory_is_the_peak_above_the_built_model(fakes):
+    bench, _ = fakes("right")
+    cells = bench.weighing("gpt_step")
+    assert [c.size for c in cells.values()] == [[70.0]] * 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="no such figures here")
+def test_worker_weighs_its_calls():
+    tool = worker.Worker.__new__(worker.Worker)
+    tool.programs = {"one eager": (lambda: np.ones(3 << 20), None)}
+    before = worker.memory("VmRSS")
+    assert 20e6 < tool.weigh("one", "eager", 2)["peak_bytes"] - before < 60e6

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from lehr.cli.demo import chart
+from lehr.cli import chart
 
 
 def pixels(png):

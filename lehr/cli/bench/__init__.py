@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-KINDS = ("cold", "warm")
+KINDS = ("cold", "warm", "memory")
 
 
 def chosen(text: str | None) -> list[str]:
@@ -48,13 +48,19 @@ def processors() -> int:
 @click.option("--starts", default=1, show_default=True, help="Repeats of cold and warm.")
 @click.option("--mode", "tuning", default="default", show_default=True, help="compile's mode.")
 @click.option("--json", "record", type=click.Path(dir_okay=False, path_type=Path))
-def command(workloads, vs, threads, rounds, seconds, timeout, starts, tuning, record) -> None:
-    """Time WORKLOADS, or all: mlp vit_block gpt_step gpt_model softmax ln_gelu_add pointwise6
-    tiny_call, and cold and warm, which time a new process up to its first result.
+@click.option("--html", "page_path", type=click.Path(dir_okay=False, path_type=Path),
+              help="The same as one HTML file, with charts.")
+def command(
+    workloads, vs, threads, rounds, seconds, timeout, starts, tuning, record, page_path
+) -> None:
+    """Time WORKLOADS, or all: mlp vit_block gpt_step gpt_model resnet18_step bn_relu softmax
+    ln_gelu_add pointwise6 tiny_call; cold and warm, which time a new process up to its first
+    result; memory, which weighs training steps.
 
     Each framework runs in its own process. Results are compared before anything is timed: a wrong
     one is shown in place of its time, and the exit code is 1. Rounds are interleaved. Shown are
-    medians of wall time and of processor time over all threads, with half the quartile distance.
+    medians of wall time and of processor time over all threads, with half the quartile distance;
+    then how close each workload comes to what the machine can do, which two yardsticks measure.
     """
     from rich.console import Console
 
@@ -69,6 +75,8 @@ def command(workloads, vs, threads, rounds, seconds, timeout, starts, tuning, re
     kinds = [kind for kind in KINDS if not workloads or kind in workloads]
     settings = measure.Settings(threads, rounds, seconds, timeout, starts, tuning)
     console, progress = Console(), Console(stderr=True)
+    if not console.is_terminal:
+        console.width = 160
     with (
         tempfile.TemporaryDirectory() as cache,
         progress.status("starting", refresh_per_second=4) as status,
@@ -81,10 +89,13 @@ def command(workloads, vs, threads, rounds, seconds, timeout, starts, tuning, re
             bench.kill()
     columns = measure.columns(bench.frameworks)
     console.print(report.table(results, columns, settings))
+    console.print(report.details(results))
+    kept = report.record(results, settings, bench.versions, peaks)
     if record:
-        text = json.dumps(
-            report.record(results, settings, bench.versions, peaks), indent=1, default=str
-        )
-        record.write_text(text + "\n", "utf-8")
+        record.write_text(json.dumps(kept, indent=1, default=str) + "\n", "utf-8")
+    if page_path:
+        from lehr.cli.bench import page
+
+        page_path.write_text(page.page(kept), "utf-8")
     if any(cell.wrong for cells in results.values() for cell in cells.values()):
         raise SystemExit(1)

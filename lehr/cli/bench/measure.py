@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from lehr.cli.bench.process import FRAMEWORKS, Client, Failure, Framework
-from lehr.cli.bench.workload import STARTS, WORKLOADS, Workload
+from lehr.cli.bench.workload import MEMORY, STARTS, WORKLOADS, YARDSTICKS, Workload
 
 SAMPLE_SECONDS = 0.05
 FEWEST_ROUNDS = 3
@@ -35,10 +35,12 @@ class Cell:
     """One workload in one column. Times are seconds of one call; `problem` says why there are none.
 
     The samples are means of short bursts, `wall` and `cpu` in pairs; `cpu` counts every thread.
+    `size` holds bytes, where memory is what is measured.
     """
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    size: list[float] = field(default_factory=list)
     detail: dict = field(default_factory=dict)
     problem: str | None = None
     wrong: bool = False
@@ -56,8 +58,9 @@ class Cell:
         return (high - low) / 2 / statistics.median(values)
 
     def summary(self) -> dict:
-        figures = {f"{w}_{f}": getattr(self, f)(w) for w in ("wall", "cpu") for f in FIGURES}
-        samples = {"wall": self.wall, "cpu": self.cpu}
+        kinds = ("size",) if self.size else ("wall", "cpu")
+        figures = {f"{w}_{f}": getattr(self, f)(w) for w in kinds for f in FIGURES}
+        samples = {w: getattr(self, w) for w in kinds}
         state = {"problem": self.problem, "wrong": self.wrong}
         return {**figures, **state, "samples": samples, **self.detail}
 
@@ -196,6 +199,28 @@ class Bench:
         cell.cpu.append(cpu - opened["data"]["cpu"])
         cell.detail = {**opened, "import_seconds": imported}
 
+    def weighing(self, name: str) -> dict[Column, Cell]:
+        """Memory of one workload: a new process for each column, what the compilers made at hand.
+
+        The largest resident size during later calls, less the size once the model was built.
+        """
+        cells = {column: Cell() for column in columns(self.frameworks)}
+        for (framework, mode), cell in cells.items():
+            self.say(f"memory {name}: {framework} {mode}")
+            client = self.start(FRAMEWORKS[framework], self.cache)
+            order = {"mode": mode, "tuning": self.settings.tuning, "steps": 2}
+            try:
+                spare = str(self.cache / "result.npy")
+                opened = client.ask("open", name=name, save=spare, **order)
+                peak = client.ask("weigh", name=name, mode=mode, calls=3)["peak_bytes"]
+            except Failure as failure:
+                cell.problem = str(failure)
+                continue
+            finally:
+                client.kill()
+            cell.size.append(peak - opened["resident_bytes"])
+        return cells
+
     def peaks(self) -> dict[str, dict]:
         """Peak memory and compiler counts of each worker that still runs."""
         living = {name: self.clients[name] for name in self.versions if self.clients[name].alive()}
@@ -207,10 +232,15 @@ class Bench:
 
 
 def run(bench: Bench, names: list[str], starts: list[str]) -> dict[str, dict[Column, Cell]]:
-    """Every workload asked for, then the starts (`STARTS` names what is started)."""
-    table = {name: bench.workload(name) for name in names}
-    for name in STARTS:
-        if starts:
-            found = bench.starting(name)
-            table |= {f"{kind} {name}": found[kind] for kind in starts}
+    """The yardsticks and every workload asked for, then the starts and weights, each in processes
+    of its own.
+    """
+    timed = [*YARDSTICKS, *(n for n in names if n not in YARDSTICKS)] if names else []
+    table = {name: bench.workload(name) for name in timed}
+    kinds = [kind for kind in starts if kind != "memory"]
+    for name in STARTS if kinds else ():
+        found = bench.starting(name)
+        table |= {f"{kind} {name}": found[kind] for kind in kinds}
+    if "memory" in starts:
+        table |= {f"memory {name}": bench.weighing(name) for name in MEMORY}
     return table

@@ -10,11 +10,13 @@ import time
 from rich.table import Table
 from rich.text import Text
 
+from lehr.cli.bench.cost import COSTS, least_seconds
 from lehr.cli.bench.measure import Cell, Column, Settings
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 PROBLEM = 60  # columns of a problem on the terminal; JSON has it whole
 Results = dict[str, dict[Column, Cell]]
+LEHR: Column = ("lehr", "compiled")
 
 
 def duration(seconds: float) -> str:
@@ -22,6 +24,11 @@ def duration(seconds: float) -> str:
     size, unit = next((u for u in UNITS if seconds >= 0.9995 * u[0]), UNITS[-1])
     value = seconds / size
     return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+
+
+def size(count: float) -> str:
+    """Bytes in MB."""
+    return f"{count / 1e6:.3g} MB" if count < 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def cell(given: Cell | None, base: Cell | None) -> Text:
@@ -33,11 +40,12 @@ def cell(given: Cell | None, base: Cell | None) -> Text:
     if given.problem:
         return Text(textwrap.shorten(given.problem, PROBLEM, placeholder=" ..."), "dim")
     lines = []
-    for what, name in (("wall", ""), ("cpu", "cpu ")):
+    kinds = (("wall", "", duration), ("cpu", "cpu ", duration))
+    for what, name, show in (("size", "", size),) if given.size else kinds:
         value, spread = given.median(what), given.spread(what)
         if value is None:
             return Text("not measured", "dim")
-        text = name + duration(value) + (f" ±{spread:.0%}" if spread is not None else "")
+        text = name + show(value) + (f" ±{spread:.0%}" if spread is not None else "")
         unit = base.median(what) if base is not None and base is not given else None
         if unit:
             text += f"  {value / unit:.2f}x"
@@ -54,10 +62,80 @@ def table(results: Results, columns: list[Column], settings: Settings) -> Table:
     shown.add_column("workload")
     for framework, mode in columns:
         shown.add_column(f"{framework}\n{mode}", justify="right")
-    base = ("lehr", "compiled")
     for name, cells in results.items():
-        first = cells.get(base)
+        first = cells.get(LEHR)
         shown.add_row(name, *(cell(cells.get(column), first) for column in columns))
+    return shown
+
+
+def ceilings(results: Results) -> dict[str, float | None]:
+    """What the machine can do: operations a second in the best product of two matrices, bytes a
+    second in the best copy. None where it was not measured.
+    """
+    found = {}
+    for name, what in (("gemm", "flops"), ("copy", "moved")):
+        walls = [c.median("wall") for c in results.get(name, {}).values() if not c.problem]
+        best = min((t for t in walls if t), default=None)
+        found[what] = getattr(COSTS[name](), what) / best if best else None
+    return found
+
+
+def analysis(results: Results) -> dict[str, dict]:
+    """For each workload what it needs at least, and how close lehr compiled comes.
+
+    `flops` and `moved` (bytes) see `cost`; `share`: the time that the machine's ceilings allow over
+    the time taken; `counts`: what the compiler made, `excess` its bytes over the least.
+    """
+    rates, found = ceilings(results), {}
+    for name, cells in results.items():
+        if name not in COSTS:
+            continue
+        cost, given = COSTS[name](), cells.get(LEHR)
+        time_taken = given.median("wall") if given else None
+        least = least_seconds(cost, rates["flops"], rates["moved"])
+        counts = given.detail.get("counts", {}) if given else {}
+        share = least / time_taken if least and time_taken else None
+        moved = counts.get("moved")
+        excess = moved / cost.moved if moved else None
+        found[name] = {**cost._asdict(), "least_seconds": least, "share": share, "counts": counts,
+                       "excess": excess}
+    return found
+
+
+HEADINGS = ["workload", "least time", "share of ceiling", "kernels", "library calls", "host calls",
+            "MB moved", "x least", "arena MB"]
+
+
+def lines(found: dict[str, dict]) -> list[list[str]]:
+    """The cells of `details`, from an `analysis`."""
+    made = []
+    for name, row in found.items():
+        counts, share, excess = row["counts"], row["share"], row["excess"]
+        parts = [str(counts.get(k, 0)) if counts else "" for k in ("kernels", "externs",
+                                                                   "host_calls")]
+        made.append([
+            name, duration(row["least_seconds"]) if row["least_seconds"] else "",
+            f"{share:.0%}" if share else "", *parts,
+            f"{counts['moved'] / 1e6:.4g}" if "moved" in counts else "",
+            f"{excess:.2f}" if excess else "",
+            f"{counts['arena'] / 1e6:.3g}" if "arena" in counts else ""])
+    return made
+
+
+def ceiling_text(rates: dict[str, float | None]) -> str:
+    known = [f"the best {what} of this run: {rate / 1e9:.4g} {unit}/s"
+             for key, what, unit in (("flops", "product of matrices", "GFLOP"),
+                                     ("moved", "copy", "GB")) if (rate := rates[key])]
+    return "; ".join(known) or "no ceiling measured"
+
+
+def details(results: Results) -> Table:
+    """What lehr's compiled programs are made of, and how close they come to the machine."""
+    shown = Table(title=f"lehr compiled; {ceiling_text(ceilings(results))}")
+    for title in HEADINGS:
+        shown.add_column(title, justify="left" if title == "workload" else "right")
+    for line in lines(analysis(results)):
+        shown.add_row(*line)
     return shown
 
 
@@ -86,6 +164,8 @@ def record(results: Results, settings: Settings, versions: dict, peaks: dict) ->
             "platform": platform.platform(),
         },
         "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "ceilings": ceilings(results),
+        "analysis": analysis(results),
         "results": rows,
         "workers": peaks,
     }

@@ -43,6 +43,15 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+def memory(what: str) -> int | None:
+    """A line of this process's status in bytes, where the system has one: VmRSS, VmHWM."""
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith(what))
+    except (OSError, StopIteration):
+        return None
+
+
 class Worker:
     """The commands. Each takes keyword arguments from JSON and gives a dict for JSON."""
 
@@ -69,15 +78,20 @@ class Worker:
         begin, cpu = time.perf_counter(), cpu_seconds()
         arrays = workload.arrays(name)
         data = {"wall": time.perf_counter() - begin, "cpu": cpu_seconds() - cpu}
+        counts = self.counts()
         begin = time.perf_counter()
         run, read = self.cases.build(name, mode, arrays, tuning)
+        del arrays
+        resident = memory("VmRSS")
         built = time.perf_counter()
         results = [np.asarray(read(run()))]
         first = time.perf_counter()
         results += [np.asarray(read(run())) for _ in range(steps - 1)]
         np.save(save, np.stack(results))
         self.programs[f"{name} {mode}"] = run, read
-        return {"data": data, "build_seconds": built - begin, "first_seconds": first - built}
+        counts = {k: n - counts[k] for k, n in self.counts().items() if n != counts[k]}
+        return {"data": data, "build_seconds": built - begin, "first_seconds": first - built,
+                "resident_bytes": resident, "counts": counts}
 
     def time(self, name: str, mode: str, calls: int) -> dict:
         """Mean wall and processor seconds of one call, over `calls` calls in a row."""
@@ -94,11 +108,23 @@ class Worker:
         gc.collect()
         return {}
 
-    def peak(self) -> dict:
-        """Largest resident size so far, in bytes, and the compiler's counts where it has them."""
-        usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    def weigh(self, name: str, mode: str, calls: int) -> dict:
+        """Largest resident size during a few calls, in bytes."""
+        run, _ = self.programs[f"{name} {mode}"]
+        Path("/proc/self/clear_refs").write_text("5")       # the peak starts from here
+        for _ in range(calls):
+            run()
+        return {"peak_bytes": memory("VmHWM")}
+
+    def counts(self) -> dict:
+        """What the compiler counts, where it counts anything."""
         stats = getattr(getattr(self.module, "compiler", None), "stats", None)
-        return {"peak_bytes": usage, "stats": stats() if callable(stats) else None}
+        return stats() if callable(stats) else {}
+
+    def peak(self) -> dict:
+        """Largest resident size so far, in bytes, and the compiler's counts."""
+        usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"peak_bytes": usage, "stats": self.counts()}
 
 
 def main(module: str, cases: str, threads: str) -> None:

@@ -19,6 +19,7 @@ GPT_LAYERS, GPT_WIDTH, GPT_HEADS, GPT_CONTEXT = 4, 256, 4, 128
 RATE = 1e-3
 MOMENTUM = 0.9
 CLASSES = 10
+SQUARE, LONG = 2048, 1 << 25     # of the yardsticks
 # (channels in, out, stride) of ResNet-18's blocks
 STAGES = tuple(
     (a if first else b, b, stride if first else 1)
@@ -132,6 +133,15 @@ def ln_gelu_add(rng: np.random.Generator) -> Arrays:
 WORKLOADS = {
     row.name: row
     for row in (
+        Workload(
+            "gemm",
+            "yardstick: the product of two 2048x2048 matrices",
+            lambda rng: {"x": normal(rng, SQUARE, SQUARE), "other": normal(rng, SQUARE, SQUARE)},
+            absolute=1e-3,
+        ),
+        Workload(
+            "copy", "yardstick: a copy of 2^25 floats", lambda rng: {"x": normal(rng, LONG)}
+        ),
         Workload("mlp", "1024-2048-1024-512-10, ReLU, batch 128, inference", mlp),
         Workload(
             "vit_block",
@@ -173,8 +183,11 @@ WORKLOADS = {
     )
 }
 
+YARDSTICKS = ("gemm", "copy")     # what the machine can do: the best column of each
+
 # Measured from the start of a new process to its first result, with an empty and a filled cache.
-STARTS = ("mlp", "gpt_step")
+STARTS = ("mlp", "vit_block", "gpt_step", "resnet18_step")
+MEMORY = ("gpt_step", "gpt_model", "resnet18_step")     # weighed in processes of their own
 
 
 def arrays(name: str) -> Arrays:

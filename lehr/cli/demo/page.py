@@ -8,7 +8,8 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from lehr.cli.demo import chart, report
+from lehr.cli import chart
+from lehr.cli.demo import report
 
 TRAIN, HELD, EAGER, COMPILED = "#2f6fb0", "#d1495b", "#9aa5b1", "#2e8b57"
 

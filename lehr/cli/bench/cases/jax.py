@@ -114,12 +114,14 @@ INFERENCE: dict[str, Callable] = {
     "mlp": mlp,
     "vit_block": lambda p, x: block(p, "", x, workload.VIT_HEADS, causal=False),
     "bn_relu": bn_relu,
+    "gemm": lambda p, x, other: x @ other,
+    "copy": lambda p, x: jnp.copy(x),
     "softmax": lambda p, x: jax.nn.softmax(x),
     "ln_gelu_add": lambda p, x, residual: gelu(norm(p, "norm", x)) + residual,
     "pointwise6": lambda p, x: jnp.sqrt(jax.nn.relu(jax.nn.sigmoid(x * 1.5 + 0.25) * x)).sum(),
     "tiny_call": lambda p, x: x * 2 + 1,
 }
-DATA = ("x", "residual", "tokens", "targets", "images", "labels")
+DATA = ("x", "other", "residual", "tokens", "targets", "images", "labels")
 
 
 def zeros(p):

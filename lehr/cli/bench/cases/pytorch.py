@@ -77,6 +77,14 @@ def bn_relu(given, compiled):
     return compiled(f), tuple(given.values())
 
 
+def gemm(given, compiled):
+    return compiled(lambda x, other: x @ other), (given["x"], given["other"])
+
+
+def copy(given, compiled):
+    return compiled(lambda x: x.clone()), (given["x"],)
+
+
 def softmax(given, compiled):
     return compiled(lambda x: torch.softmax(x, -1)), (given["x"],)
 
@@ -100,6 +108,8 @@ def tiny_call(given, compiled):
 
 
 CASES = {
+    "gemm": gemm,
+    "copy": copy,
     "mlp": mlp,
     "vit_block": vit_block,
     "gpt_step": lambda given, compiled: gpt(given, compiled, whole=True),

@@ -77,6 +77,8 @@ def build(name: str, mode: str, arrays: Arrays, tuning: str):
     """(run, read), as in `cases.pytorch`; a run has ended when it returns."""
     p = {k: Tensor(v).realize() for k, v in arrays.items()}
     data = [p.pop(k) for k in DATA if k in p]
+    if name in workload.YARDSTICKS:
+        raise NotImplementedError(f"{name}: what the machine can do, the others measure")
     if name in INFERENCE:
         function = TinyJit(lambda *data: INFERENCE[name](p, *data).realize())
     elif name in TRAINING:
