@@ -19,6 +19,7 @@ from lehr.base import options
 from lehr.base.options import Options
 from lehr.compiler import backend, custom, setting, stance
 from lehr.compiler.capture import directive
+from lehr.compiler.capture.entry import Stopped
 from lehr.compiler.capture.tensors import COMPILED
 from lehr.compiler.module import OptimizedModule, is_module, make_module, recompiled
 from lehr.compiler.site import CallSite, Family, trimmed
@@ -53,11 +54,16 @@ class CompiledFunction(CallSite):
             for entry in self.entries:
                 live = entry.check(args, kwargs)
                 if live:
-                    found = entry.run(args, kwargs, live)
+                    try:
+                        found = entry.run(args, kwargs, live)
+                    except Stopped:
+                        break
                     if entry.segment is None:
                         return found
                     return self.family.go_on(entry, self.function, found)
-            return self.call(args, kwargs)
+            else:
+                return self.call(args, kwargs)
+            return self.instead(args, kwargs)
         except BaseException as error:
             error.__traceback__ = trimmed(error.__traceback__)
             raise

@@ -25,7 +25,7 @@ from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.bytecode import ASYNC_GENERATOR, COROUTINE, GENERATOR
 from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.directive import DISABLED
-from lehr.compiler.capture.entry import Captured, Entry
+from lehr.compiler.capture.entry import Captured, Entry, Stopped
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.machine import Machine, Outcome
 from lehr.compiler.capture.resume import Point, line_at, make_resume
@@ -158,9 +158,13 @@ class Family:
             entry, live = site.find(args, NOTHING)
             if entry is None:
                 return site.native(args, NOTHING)
-            state = entry.run(args, NOTHING, live)
+            try:
+                state = entry.run(args, NOTHING, live)
+            except Stopped:
+                break
             if entry.segment is None:
                 return state
+        return site.instead(args, NOTHING)
 
     def reset(self) -> None:
         with self.lock:
@@ -261,12 +265,21 @@ class Site:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         entry, live = self.find(args, kwargs)
         if entry is None:
-            COUNTERS.add("fallbacks")
-            return self.native(args, kwargs)
-        found = entry.run(args, kwargs, live)
+            return self.instead(args, kwargs)
+        try:
+            found = entry.run(args, kwargs, live)
+        except Stopped:
+            entry = None
+        if entry is None:
+            return self.instead(args, kwargs)
         if entry.segment is None:
             return found
         return self.family.go_on(entry, self.function_of(args), found)
+
+    def instead(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call, run natively."""
+        COUNTERS.add("fallbacks")
+        return self.native(args, kwargs)
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The entry that is valid for a call, captured now if need be, and what its check gave;

@@ -23,7 +23,7 @@ import lehr
 from lehr.compiler import check
 from lehr.compiler.counters import COUNTERS, stats
 from lehr.tensor.tensor import Tensor
-from tests.compile import grammar, loops
+from tests.compile import grammar, loops, phrases
 
 assert loops
 CALLS = ("first", "again", "other", "anew")
@@ -70,6 +70,13 @@ def describe(value: Any, seen: dict[int, Any]) -> Any:
         return (type(value).__name__, seen[id(value)], inside)
     if isinstance(value, BaseException):
         return ("raises", type(value).__name__, str(value))
+    if isinstance(value, lehr.nn.Module):
+        return ("module", repr(value), describe(dict(value.named_parameters()), seen),
+                describe(dict(value.named_buffers()), seen))
+    if isinstance(value, lehr.optim.Optimizer):
+        return ("optimizer", describe(value.state_dict(), seen))
+    if isinstance(value, phrases.Pair):
+        return ("pair", describe(vars(value), seen))
     if callable(value):
         return "callable"
     return (type(value).__name__, repr(value))
@@ -122,8 +129,18 @@ def backward(result: Any) -> Any:
         total = sum((t.double() * (i + 1)).sum() for i, t in enumerate(live))
         total.backward()
     except RuntimeError as error:
-        return type(error).__name__
+        return next((e for e in REFUSED if e in str(error)), type(error).__name__)
     return "backward"
+
+
+# What backward refuses either eagerly or compiled: a compiled call keeps what its backward needs
+# apart from its results, and frees it as a whole.
+REFUSED = ("modified by an inplace operation", "backward through the graph a second time")
+
+
+def excused(have: Outcome, want: Outcome) -> bool:
+    """Whether one of two calls could not go backward, or only in part, for such a reason."""
+    return have.gradients in REFUSED or want.gradients in REFUSED
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -149,7 +166,8 @@ def outcomes(text: str, wrap: Callable[[Any], Any]) -> list[Outcome]:
 
 
 def compiled(backend: str) -> Callable[[Any], Any]:
-    return lambda main: lehr.compile(main, backend=backend, options={"suppress_errors": False})
+    return lambda main: lehr.compile(main, backend=backend, options={
+        "suppress_errors": False, "recompile_limit": 64})
 
 
 class Unsuitable(Exception):
@@ -169,6 +187,8 @@ def fault(text: str, backend: str) -> str:
         return (f"{type(error).__name__}: {error} (in "
                 f"{last.filename.rpartition('/lehr/')[2]}:{last.lineno})")
     for call, a, b in zip(CALLS, have, want, strict=True):
+        if excused(a, b):
+            return ""   # gradients add up: later calls cannot be compared, either
         for name in Outcome._fields:
             text = differing(getattr(a, name), getattr(b, name))
             if text:

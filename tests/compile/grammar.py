@@ -16,6 +16,7 @@ import numpy as np
 
 import lehr
 from lehr.tensor.tensor import Tensor
+from tests.compile import phrases
 
 LARGEST = 96  # elements of a tensor that the programs keep
 
@@ -97,8 +98,7 @@ TESTS = ["{x}.shape[0] > 2", "flag", "not flag", "{n} > 2", "{x}.dim() == 2",
 DATA_TESTS = ["{x}.sum() > 0", "({x} > 0).any()", "torch.equal({x}, {y})", "{x}.flatten()[0] < {k}"]
 ERRORS = ["torch.cat([{x}, {x}[None, None, None]])", "{x}.view(7, 13)", "{x} @ torch.ones(17)",
           "{x}[100]", "{x} + torch.ones(5, 7, 11)", "names['missing']", "xs[50]", "{x}.nothing",
-          "1 // (len(xs) - len(xs))", "{x}.sum(9)", "torch.zeros(-1)", "int('x')",
-          "{x}[torch.tensor(99)]"]
+          "1 // (len(xs) - len(xs))", "{x}.sum(9)", "torch.zeros(-1)", "int('x')"]
 
 
 class Rejected(Exception):
@@ -136,7 +136,7 @@ def filled(r: random.Random, shape: tuple[int, ...], dtypes: Sequence[str], k: i
 
 def space() -> dict[str, Any]:
     """The globals of programs."""
-    return {"torch": lehr, "make": make, "Box": Box}
+    return {"torch": lehr, "make": make, "Box": Box, **phrases.objects()}
 
 
 class Writer:
@@ -153,6 +153,7 @@ class Writer:
         self.nested = 0
         self.loop = 0
         self.grad = self.r.random() < 0.5
+        self.trains = self.r.random() < 0.2     # whether the box has a network and an optimizer
 
     # -- inputs
 
@@ -179,6 +180,14 @@ class Writer:
                      f"{r.choice(['c', 'a * 1', filled(r, (3,), FLOATS, 2)])}}}")
         lines.append(f"box = Box({r.randrange(3)}, "
                      f"{r.choice(['a', 'None', filled(r, (2,), INTS, 5)])})")
+        if self.trains:
+            net = r.choice(phrases.NETS)
+            for name in ("Sequential", "Linear", "ReLU", "LayerNorm", "BatchNorm1d", "Dropout",
+                         "GELU"):
+                net = net.replace(name + "(", f"torch.nn.{name}(")
+            lines += ["torch.manual_seed(3)", f"box.net = {net}",
+                      f"box.opt = torch.optim.{r.choice(phrases.OPTIMIZERS)}",
+                      "box.data = make((3 + v, 4), 'float32', 3)"]
         lines.append(f"flag, n = v == {r.randrange(2)}, {r.randrange(1, 4)} + v")
         lines.append("return a, b, c, xs, names, box, flag, n")
         return "\n".join(lines).split("\n")
@@ -276,6 +285,7 @@ class Writer:
         if self.nested < 3:
             kinds += [(self.branch, 7), (self.loop_over, 6), (self.attempt, 4), (self.context, 3),
                       (self.function, 3)]
+        kinds.append((self.phrase, 12))
         kinds += [(self.early, 1), (self.backward, 2 if self.grad else 0), (self.object, 3),
                   (self.needs_data, 2 if self.data else 0), (self.say, 1 if self.data else 0)]
         kind = self.r.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
@@ -317,6 +327,22 @@ class Writer:
         if type(value) is not int or abs(value) > 50:
             raise Rejected(text)
         self.simple(f"{self.r.choice(['n', 'm'])} = {text}")
+
+    def phrase(self) -> None:
+        """Several lines, tried as a whole; names of functions in it are global for the writer."""
+        kind = self.r.choice((*phrases.EVERY, *[phrases.TRAINING] * self.trains * 3))
+        t = self.name()
+        template = self.r.choice(kind)
+        text = self.fill(template.replace("{t}", t).replace("{u}", self.name("u")))
+        shared = {**self.space, **self.env}
+        try:
+            with np.errstate(all="ignore"):
+                exec(text, shared)
+        except Exception as error:
+            raise Rejected(text) from error
+        self.env = {k: v for k, v in shared.items() if k not in self.space and k[:2] != "__"}
+        for line in text.split("\n"):
+            self.line(line)
 
     def needs_data(self) -> None:
         text, _ = self.expr(NEEDS_DATA)

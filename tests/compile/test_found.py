@@ -133,3 +133,26 @@ def result_without_a_backward_is_shown(x: Any) -> Any:
 @case(lambda: (make((3, 3), "int64", 2).t(),))
 def whole_numbers_scaled_by_a_fraction(x: Any) -> Any:
     return torch.addcmul(x.sign(), x, x.sign(), value=0.5)
+
+
+# -- what data stops
+
+@case(lambda: (make((2, 3), "float32", 0), [5]))
+def index_out_of_range_that_nothing_uses(x: Any, i: Any) -> Any:
+    seen = [x * 2]
+    try:
+        x[torch.tensor(i)]
+    except IndexError as e:
+        seen.append(str(e))
+    return seen
+
+
+@case(lambda: (make((2, 3), "float32", 0), torch.tensor([0, 2]), []))
+def effects_before_an_index_out_of_range(x: Any, i: Any, seen: Any) -> Any:
+    seen.append(x + 1)
+    return x.index_select(0, i)
+
+
+@case(lambda: (make((0, 2), "float32", 1), {}))
+def index_into_nothing(x: Any, names: Any) -> None:
+    names["w"] = x[torch.tensor([0, -1])]

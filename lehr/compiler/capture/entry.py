@@ -32,7 +32,7 @@ from lehr.compiler.capture.tracer import Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Value
 from lehr.compiler.graph.ir import Graph, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
-from lehr.ops import registry
+from lehr.ops import layout, registry
 from lehr.tensor import autograd, dispatch, node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
@@ -77,6 +77,21 @@ Backend = Callable[[Request], Compiled]
 NOTHING = Compiled(lambda inputs: ([], None))   # where a captured part computes nothing
 
 
+# Ops that raise where an index, which is data, is out of range.
+CHECKED = frozenset(
+    "cross_entropy embedding embedding_bag gather index index_add index_copy index_fill "
+    "index_put index_reduce index_select nll_loss one_hot put scatter scatter_add scatter_reduce "
+    "take take_along_dim".split())
+
+
+class Stopped(Exception):
+    """The compiled program stopped before it wrote anything: the call can run eagerly instead."""
+
+
+# What a program raises because of data.
+DATA_ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
+
+
 class Output(NamedTuple):
     """How one tensor of the results is made: output number `index`, or an input's storage, seen as
     a view.
@@ -111,6 +126,7 @@ class Captured:
         self.numbers: dict[int, int] = {}
         self.grads: list[tuple[Tensor, Any]] = []   # (twin outside, its new grad twin or None)
         self._collect()
+        self._watch()
         self.tracer.finish_generators()
         self.tracer.guard_apart(bool(self.grads))
         self.facts: list[Fact] = self.machine.guards()
@@ -148,6 +164,17 @@ class Captured:
         if ends and any(reaches(t.grad_fn, ends) for _, t in self.differentiable):
             self.machine.frame = None
             self.machine.stop("tensor-change", "requires_grad = of a tensor that shares memory")
+
+    def _watch(self) -> None:
+        """What an index may stop is computed even where nothing uses it: as outputs of no one."""
+        nodes = self.tracer.builder.nodes
+        used = {v for n in nodes for v in n.inputs} | set(self.outputs)
+        for n in nodes:
+            if n.op.name in CHECKED and used.isdisjoint(n.results):
+                kind = n.results[0].type
+                assert isinstance(kind, TensorType)
+                self.outputs.append(n.results[0])
+                self.strides.append(layout.contiguous(kind.shape))
 
     def add(self, t: Tensor) -> Output:
         """Plans how the tensor that stands for twin `t` is made at each call."""
@@ -564,11 +591,15 @@ class Entry:
         """The call, through the compiled program; `live`: what `check` has given."""
         self.hits += 1
         if live is True:
-            inputs = self.gather(args, kwargs)
-            outputs, state = self.compiled.forward(inputs)
+            inputs, forward = self.gather(args, kwargs), self.compiled.forward
         else:
-            inputs = live.gather(args, kwargs, live)
-            outputs, state = live.forward(inputs)
+            inputs, forward = live.gather(args, kwargs, live), live.forward
+        try:
+            outputs, state = forward(inputs)
+        except DATA_ERRORS as error:
+            if self.written:
+                raise
+            raise Stopped from error
         if self.written:
             for i in self.written:
                 inputs[i]._storage.version += 1
@@ -662,4 +693,4 @@ def _plain_result(c: Captured, value: Value) -> Callable[[list[Tensor]], Any] | 
     return None
 
 
-__all__ = ["Backend", "Captured", "Compiled", "Entry", "Request"]
+__all__ = ["Backend", "Captured", "Compiled", "Entry", "Request", "Stopped"]

@@ -307,8 +307,9 @@ def _difference(fact: Fact, now: Any) -> str:
         return f"type was {d.__name__}, is {type(now).__name__}"
     if fact.kind == "relation":
         return f"{d} no longer holds"
-    if fact.kind == "len" and now is not None:
-        return f"length was {d}, is {len(now)}"
+    if fact.kind == "len":
+        size = len(now) if hasattr(now, "__len__") else f"that of a {type(now).__name__}"
+        return f"length was {d}, is {size}"
     if isinstance(d, types.FunctionType | type):
         return f"'{fact.kind}' no longer holds ({d.__name__})"
     return f"'{fact.kind}' no longer holds"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import pathlib
 from dataclasses import dataclass
 
 # What a compiler may use unasked under -march=native, as /proc/cpuinfo spells it.
@@ -82,7 +83,7 @@ def _quota() -> float | None:
     )
     for paths in sources:
         try:
-            words = " ".join(open(path).read() for path in paths).split()
+            words = " ".join(pathlib.Path(path).read_text() for path in paths).split()
         except OSError:
             continue
         if len(words) == 2 and words[0] not in ("max", "-1"):
