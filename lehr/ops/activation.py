@@ -25,11 +25,11 @@ def _numeric(name):
 
 
 def _widened(name):
-    """`rule.float_unary` of op `name` that refuses bool."""
+    """`rule.float_unary` of op `name`, whose first steps are in the input's own dtype; no bool."""
     def typed(x, *rest) -> Spec:
         if x.dtype is dt.bool_:
             raise NotImplementedError(f'"{name}" not implemented for \'Bool\'')
-        return rule.float_unary(x)
+        return rule.float_unary(x)._replace(compute=x.dtype)
     return typed
 
 
@@ -193,7 +193,8 @@ class elu:
         return F.where(F.gt(x, 0), x, F.mul(F.expm1(F.clamp_max(x, 0)), alpha))
 
     def vjp(F, g, out, x, alpha):
-        return F.where(F.gt(x, 0), g, F.mul(F.mul(g, alpha), F.exp(F.clamp_max(x, 0))))
+        low = F.mul(F.mul(g, alpha), F.exp(F.clamp_max(x, 0)))
+        return F.where(F.le(x, 0), low, g)
 
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -212,7 +213,7 @@ class selu:
 
     def vjp(F, g, out, x):
         # exp(x) on the negative side is out / (alpha scale) + 1.
-        return F.mul(g, F.where(F.gt(out, 0), SELU_SCALE, F.add(out, SELU_ALPHA * SELU_SCALE)))
+        return F.mul(g, F.where(F.le(out, 0), F.add(out, SELU_ALPHA * SELU_SCALE), SELU_SCALE))
 
 
 @op("celu(input: Tensor, alpha: Scalar = 1.0) -> Tensor")
@@ -232,7 +233,7 @@ class celu:
         return F.where(F.gt(x, 0), x, low)
 
     def vjp(F, g, out, x, alpha):
-        return F.where(F.gt(x, 0), g, F.mul(g, F.exp(F.div(F.clamp_max(x, 0), alpha))))
+        return F.where(F.le(x, 0), F.mul(g, F.exp(F.div(F.clamp_max(x, 0), alpha))), g)
 
 
 GELU_MODES = ("none", "tanh")
@@ -402,7 +403,7 @@ class tanhshrink:
         return F.sub(x, F.tanh(x))
 
     def vjp(F, g, out, x):
-        gate = F.sub(x, out)
+        gate = F.tanh(x)
         return F.mul(g, F.mul(gate, gate))
 
 
@@ -446,7 +447,7 @@ class hardshrink:
         return F.where(F.le(F.abs(x), lambd), 0, x)
 
     def vjp(F, g, out, x, lambd):
-        return F.where(F.le(F.abs(x), lambd), 0, g)
+        return F.where(F.gt(F.abs(x), lambd), g, 0)  # none for NaN, as in PyTorch
 
 
 @op("softshrink(input: Tensor, lambd: float = 0.5) -> Tensor")
@@ -467,7 +468,7 @@ class softshrink:
         return F.where(F.gt(x, lambd), F.sub(x, lambd), inner)
 
     def vjp(F, g, out, x, lambd):
-        return F.where(F.le(F.abs(x), lambd), 0, g)
+        return F.where(F.gt(F.abs(x), lambd), g, 0)  # none for NaN, as in PyTorch
 
     def samples(s):
         yield from _with((1.5,))(s)

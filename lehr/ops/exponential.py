@@ -214,7 +214,7 @@ class pow:
         if np.ndim(exponent):
             return np.power(base, exponent)
         special = {0.5: np.sqrt, -0.5: lambda x: 1 / np.sqrt(x), 3: lambda x: x * x * x,
-                   -2: lambda x: 1 / (x * x)}.get(float(exponent))
+                   -2: lambda x: 1 / (x * x)}.get(np.asarray(exponent).item())
         return np.power(base, exponent) if special is None else special(base)
 
     def decomp(F, base, exponent):
@@ -301,7 +301,7 @@ def _softplus_of_gap(F, x, y, scale, exponential, logarithm):
 class logaddexp:
     """log(exp(input) + exp(other))."""
 
-    kind, rule, where = POINTWISE, rule.float_binary, "function method"
+    kind, rule, where = POINTWISE, rule.numeric("logaddexp", dt.FLOAT), "function method"
     dtypes, samples = "float half", sample.binary()
 
     def eager(np, x, y):
@@ -318,7 +318,7 @@ class logaddexp:
 class logaddexp2:
     """log2(2 ** input + 2 ** other)."""
 
-    kind, rule, where = POINTWISE, rule.float_binary, "function method"
+    kind, rule, where = POINTWISE, rule.numeric("logaddexp2", dt.FLOAT), "function method"
     dtypes, samples = "float half", sample.binary()
 
     def eager(np, x, y):

@@ -220,7 +220,7 @@ class clamp_min:
         return np.maximum(x, low)
 
     def vjp(F, g, out, x, low):
-        return lambda: F.where(F.ge(x, low), g, 0), lambda: F.where(F.ge(x, low), 0, g)
+        return lambda: F.where(F.ge(x, low), g, 0), lambda: F.where(F.lt(x, low), g, 0)
 
     def samples(s):
         yield s(s.any(3, 4), 1)
@@ -238,7 +238,7 @@ class clamp_max:
         return np.minimum(x, high)
 
     def vjp(F, g, out, x, high):
-        return lambda: F.where(F.le(x, high), g, 0), lambda: F.where(F.le(x, high), 0, g)
+        return lambda: F.where(F.le(x, high), g, 0), lambda: F.where(F.gt(x, high), g, 0)
 
     def samples(s):
         yield s(s.any(3, 4), 1)

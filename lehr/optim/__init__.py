@@ -17,7 +17,8 @@ from lehr.optim.lbfgs import LBFGS
 from lehr.optim.muon import Muon
 from lehr.optim.optimizer import Optimizer
 from lehr.optim.sgd import SGD
+from lehr.optim.sparse import SparseAdam
 
 __all__ = ["ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax",
-           "Muon",
-           "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "lr_scheduler", "swa_utils"]
+           "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler",
+           "swa_utils"]
