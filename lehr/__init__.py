@@ -145,6 +145,17 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.base.dtype": "dtype=DType",
         "lehr.tensor.tensor": "TensorBase=Tensor Size",
     },
+    "lehr.signal": {},
+    "lehr.signal.windows": {
+        "lehr.tensor.window":
+            "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming "
+            "hann kaiser nuttall",
+    },
+    "lehr.masked": {
+        "lehr.tensor.masked":
+            "amax amin argmax argmin cumprod cumsum log_softmax logaddexp logsumexp mean median "
+            "norm normalize prod softmax softmin std sum var",
+    },
     "lehr.random": {
         "lehr.tensor.random":
             "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator",
