@@ -1,3 +1,3 @@
 """What stands in for PyTorch around its tensors: the module name `torch`, TorchScript's decorators,
-`torch.hub`, `torch.version`; and clear words for what lehr does not have.
+`torch.version`; and clear words for what lehr does not have.
 """

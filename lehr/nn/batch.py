@@ -9,6 +9,7 @@ from lehr.nn import functional as F
 from lehr.nn import init
 from lehr.nn.linear import empty
 from lehr.nn.module import Module
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 
@@ -32,12 +33,13 @@ class _NormBase(Module):
             made = empty((num_features,), device, dtype) if wanted else None
             self.register_parameter(name, made)
         make = Tensor.F.full
+        place = STATE.device if device is None else device
         for name, size, value, kind in (("running_mean", (num_features,), 0.0, dtype),
                                         ("running_var", (num_features,), 1.0, dtype),
                                         ("num_batches_tracked", (), 0, dt.int64)):
             stat = None
             if track_running_stats:
-                stat = make(size, value, dtype=kind, device=device)
+                stat = make(size, value, dtype=kind, device=place)
             self.register_buffer(name, stat)
         self.reset_parameters()
 

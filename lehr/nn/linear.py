@@ -9,12 +9,14 @@ from lehr.nn import functional as F
 from lehr.nn import init
 from lehr.nn.module import Module
 from lehr.nn.parameter import Parameter
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 
 def empty(size: tuple[int, ...], device: Any = None, dtype: Any = None) -> Parameter:
-    """A parameter without values yet."""
-    return Parameter(Tensor.F.empty(size, dtype=dtype, device=device))
+    """A parameter without values yet, on the default device where none is named."""
+    place = STATE.device if device is None else device
+    return Parameter(Tensor.F.empty(size, dtype=dtype, device=place))
 
 
 class Identity(Module):

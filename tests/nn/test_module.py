@@ -341,3 +341,12 @@ def test_compile_is_used_and_not_saved():
     n._compiled_call_impl = lambda *a: calls.append(a) or "made"
     assert n(1) == "made" and calls == [(1,)]
     assert copy.deepcopy(n)._compiled_call_impl is None
+
+
+def test_layers_are_made_on_the_default_device():
+    with lehr.device("meta"):
+        layers = [lehr.nn.Linear(2, 3), lehr.nn.BatchNorm1d(3), lehr.nn.Conv2d(1, 2, 3),
+                  lehr.nn.LSTM(2, 3), lehr.nn.Embedding(4, 2)]
+    for layer in layers:
+        assert {t.device.type for t in layer.state_dict().values()} == {"meta"}
+    assert lehr.nn.Linear(2, 3).weight.device.type == "cpu"

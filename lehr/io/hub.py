@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from lehr.io import load as read
+from lehr.io.load import load as read
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 CHUNK = 1 << 20
