@@ -35,6 +35,7 @@ from lehr.compiler.capture.tracer import SMALL, NeedsFlat, SymNumber, Tracer, wh
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions, Op
+from lehr.tensor.custom import CustomOpDef, Namespace
 from lehr.tensor.format import Layout, MemoryFormat
 from lehr.tensor.state import STATE, State
 from lehr.tensor.tensor import Tensor
@@ -287,6 +288,7 @@ class TensorMachine(Machine):
         self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
         self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native,
                                MemoryFormat: make_native, Layout: make_native, State: make_native,
+                               CustomOpDef: make_native, Namespace: make_native,
                                **dict.fromkeys(COMPILED, make_compiled),
                                Functions: lambda m, real, source: NativeValue(real, source)})
 

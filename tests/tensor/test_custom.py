@@ -1,0 +1,187 @@
+"""Operators of the user's own, eager and compiled."""
+
+import numpy as np
+import pytest
+
+import lehr as torch
+from lehr import Tensor
+from lehr.compiler.counters import stats
+from lehr.ops import registry
+from lehr.tensor.custom import CUSTOM
+
+
+@pytest.fixture
+def define():
+    """Defines an operator for the time of a test."""
+    made = []
+
+    def decorate(name="shop::op", mutates_args=()):
+        def make(fn):
+            made.append(torch.library.custom_op(name, fn, mutates_args=mutates_args))
+            return made[-1]
+        return make
+    yield decorate
+    for each in made:
+        CUSTOM.pop(each.qualname, None)
+        registry.OPS.pop(each.op.name, None)
+
+
+def sine(define):
+    """sin by numpy, with its derivative and its fake."""
+    @define("shop::sine")
+    def op(x: Tensor, scale: float = 1.0) -> Tensor:
+        return torch.from_numpy(np.sin(x.numpy()) * np.float32(scale))
+
+    @op.register_fake
+    def _(x, scale=1.0):
+        return torch.empty_like(x)
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.scale = inputs[1]
+
+    def backward(ctx, grad):
+        return grad * ctx.saved_tensors[0].cos() * ctx.scale, None
+
+    op.register_autograd(backward, setup_context=keep)
+    return op
+
+
+def test_eager_call_and_gradient(define):
+    op = sine(define)
+    x = torch.randn(3, 4, requires_grad=True)
+    y = torch.ops.shop.sine(x, 2.0)
+    y.sum().backward()
+    assert torch.allclose(y, x.detach().sin() * 2) and torch.allclose(x.grad, x.detach().cos() * 2)
+    assert op(x).grad_fn is not None and repr(op) == "<CustomOpDef(shop::sine)>"
+
+
+def test_one_graph_with_a_host_call(define):
+    op = sine(define)
+
+    @torch.compile(fullgraph=True)
+    def f(x):
+        return op(x * 2, 3.0) + 1
+
+    before = stats()
+    for _ in range(2):
+        x = torch.randn(3, 4)
+        assert torch.allclose(f(x), (x * 2).sin() * 3 + 1)
+    after = stats()
+    assert after["graphs"] - before["graphs"] == 1 and after["breaks"] == before["breaks"]
+
+
+def test_compiled_gradient(define):
+    op = sine(define)
+
+    @torch.compile(fullgraph=True)
+    def step(x):
+        y = op(x).sum()
+        y.backward()
+        return y.detach()
+
+    x = torch.randn(5, requires_grad=True)
+    step(x)
+    assert torch.allclose(x.grad, x.detach().cos())
+
+
+def test_without_a_fake_the_graph_breaks(define):
+    @define("shop::plain")
+    def op(x: Tensor) -> Tensor:
+        return torch.from_numpy(x.numpy() + 1)
+
+    def f(x):
+        return op(x * 2) * 3
+
+    x = torch.randn(4)
+    assert torch.equal(torch.compile(f)(x), (x * 2 + 1) * 3)
+    with pytest.raises(Exception, match="shop::plain"):
+        torch.compile(f, fullgraph=True)(x)
+
+
+def test_written_arguments(define):
+    @define("shop::fill", mutates_args=("x",))
+    def op(x: Tensor, value: float) -> None:
+        x.numpy()[...] = value
+
+    x = torch.zeros(3)
+    before = x._version
+    assert op(x, 2.0) is None and torch.equal(x, torch.full((3,), 2.0)) and x._version > before
+
+    def f(x):
+        y = x + 1
+        op(y, 5.0)
+        return y * 2
+    assert torch.equal(torch.compile(f)(x), torch.full((3,), 10.0))
+
+
+def test_several_results_and_lists(define):
+    @define("shop::parts")
+    def op(xs: list[Tensor], *, which: int) -> tuple[Tensor, Tensor]:
+        return xs[which].clone(), torch.stack(xs)
+
+    @op.register_fake
+    def _(xs, which):
+        return torch.empty_like(xs[0]), torch.stack(xs)
+
+    xs = [torch.randn(3), torch.randn(3)]
+    for f in (lambda a, b: op([a, b], which=1),
+              torch.compile(lambda a, b: op([a, b], which=1), fullgraph=True)):
+        one, both = f(*xs)
+        assert torch.equal(one, xs[1]) and torch.equal(both, torch.stack(xs))
+
+
+def test_no_derivative_says_so(define):
+    @define("shop::flat")
+    def op(x: Tensor) -> Tensor:
+        return x * 2
+    with pytest.raises(RuntimeError, match="shop::flat has no derivative"):
+        op(torch.randn(2, requires_grad=True)).sum().backward()
+
+
+def test_results_may_not_share_memory(define):
+    @define("shop::same")
+    def op(x: Tensor) -> Tensor:
+        return x
+    with pytest.raises(RuntimeError, match="shop::same: a result shares memory"):
+        op(torch.randn(2))
+
+
+def test_a_fake_that_lies_is_found(define):
+    @define("shop::lie")
+    def op(x: Tensor) -> Tensor:
+        return torch.zeros(3)
+    op.register_fake(lambda x: torch.empty_like(x))
+    with pytest.raises(Exception, match="shop__lie"):
+        torch.compile(lambda x: op(x) + 1, fullgraph=True)(torch.randn(4))
+
+
+@pytest.mark.parametrize(("name", "fn", "text"), [
+    ("plain", lambda x: x, "namespace::name"),
+    ("view::x", lambda x: x, "annotation"),
+])
+def test_bad_definitions(name, fn, text):
+    with pytest.raises(ValueError, match=text):
+        torch.library.custom_op(name, fn, mutates_args=())
+
+
+def test_lehrs_own_namespaces_stay():
+    def fn(x: Tensor) -> Tensor:
+        return x.clone()
+    with pytest.raises(ValueError, match="lehr's own"):
+        torch.library.custom_op("registry::x", fn, mutates_args=())
+    with pytest.raises(AttributeError):
+        torch.ops.nowhere  # noqa: B018
+
+
+def test_names_are_found_later(define):
+    @define("shop::later")
+    def op(x: Tensor) -> Tensor:
+        return x + 1
+    torch.library.register_fake("shop::later")(lambda x: torch.empty_like(x))
+    torch.library.register_autograd("shop::later", lambda ctx, g: g * 7)
+    x = torch.randn(2, requires_grad=True)
+    torch.ops.shop.later(x).sum().backward()
+    assert torch.equal(x.grad, torch.full((2,), 7.0))
+    with pytest.raises(RuntimeError, match="operator a::b does not exist"):
+        torch.library.register_fake("a::b", lambda x: x)
