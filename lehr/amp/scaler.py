@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lehr.base import dtype as dt
+from lehr.tensor import choice
 from lehr.tensor.mode import no_grad
 from lehr.tensor.policy import has_cuda
 from lehr.tensor.tensor import Tensor
@@ -37,7 +38,7 @@ class GradScaler:
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  "
                           "Disabling.", stacklevel=2)
             self._enabled = False
-        self.skipped = 0
+        self._skips: Any = None
         self._scale: Any = None
         self._growth_tracker: Any = None
         self._per_optimizer_states: Any = defaultdict(_fresh)
@@ -63,6 +64,13 @@ class GradScaler:
         F = Tensor.F
         self._scale = F.full((), self._init_scale, dtype=dt.float32, device=device)
         self._growth_tracker = F.full((), self._init_growth_tracker, dtype=dt.int32, device=device)
+        if self._skips is None:
+            self._skips = F.full((), 0, dtype=dt.int64)
+
+    @property
+    def skipped(self) -> int:
+        """How many steps were skipped."""
+        return 0 if self._skips is None else int(self._skips.item())
 
     def scale(self, outputs: Any) -> Any:
         """The tensor(s) times the factor; iterables keep their type."""
@@ -143,10 +151,25 @@ class GradScaler:
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any,
                         **kwargs: Any) -> Any:
-        if sum(float(v.item()) for v in optimizer_state["found_inf_per_device"].values()):
-            self.skipped += 1
+        found = optimizer_state["found_inf_per_device"].values()
+        if choice.possible():
+            return self._chosen_step(optimizer, list(found), args, kwargs)
+        if sum(float(v.item()) for v in found):
+            self._skips += 1
             return None
         return optimizer.step(*args, **kwargs)
+
+    def _chosen_step(self, optimizer: Any, found: list[Tensor], args: Any, kwargs: Any) -> Any:
+        """The step inside a captured program: every write of it is one of the old and the new."""
+        bad = found[0] > 0
+        for v in found[1:]:
+            bad = Tensor.F.logical_or(bad, v.to(bad.device) > 0)
+        self._skips.add_(bad)
+        choice.choose(Tensor.F.logical_not(bad))
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            choice.chosen()
 
     def _own_scaling(self, optimizer: Any, state: dict[str, Any], args: Any, kwargs: Any) -> Any:
         """Optimizers that divide by the factor themselves."""

@@ -9,6 +9,7 @@ import pytest
 
 import lehr
 from lehr.compiler.counters import COUNTERS
+from lehr.compiler.site import Unsupported
 
 HERE = pathlib.Path(__file__).parent / "styles"
 
@@ -48,7 +49,7 @@ def play(case, compiled):
         try:
             results.append(plain(function(*given)))
         except (ValueError, TypeError, KeyError, RuntimeError, AssertionError) as error:
-            if isinstance(error, lehr.compiler.Unsupported):
+            if isinstance(error, Unsupported):
                 raise
             results.append((type(error).__name__, str(error)))
     return results, plain(watched()) if watched else None, lehr.get_rng_state().tolist()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.compiler.capture import guard
+from lehr.compiler.capture.arithmetic import NumberValue
 from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.finish import Finish
@@ -22,7 +23,6 @@ from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.tensors import (
     NativeValue,
-    NumberValue,
     TensorMachine,
     TensorValue,
     enter,

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from lehr.compiler.capture.arithmetic import NumberValue
 from lehr.compiler.capture.objects import ClassValue
 from lehr.compiler.capture.rebuild import REPLAY
 from lehr.compiler.capture.sequence import ListValue, TupleValue
 from lehr.compiler.capture.source import Source
-from lehr.compiler.capture.tensors import NativeValue, NumberValue, TensorValue
+from lehr.compiler.capture.tensors import NativeValue, TensorValue
 from lehr.compiler.capture.value import Const, Lazy, Value
 
 LITERALS = (int, str, bool, bytes, type(None))

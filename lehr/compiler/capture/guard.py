@@ -19,7 +19,7 @@ from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 # What reading a path may raise when the program's objects have changed.
-MISSING = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+MISSING = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 
 # Kind -> condition over {x}, the value, and {d}, the detail.
 CONDITIONS = {
@@ -31,7 +31,7 @@ CONDITIONS = {
     "empty cell": "not {cell}({x})", "small": "-0x80000000 < {x} < 0x80000000",
     **dict.fromkeys(("no hooks", "no post_hooks"),
                     "{x}._meta is None or not getattr({x}._meta, {d})"),
-    "alias": "{x} is {o}",
+    "member": "({x} in {d}[0]) is {d}[1]", "alias": "{x} is {o}",
     "storage": "{x}._storage.origin is {o}._storage.origin", "offset": "{x}._offset == {d}",
 }
 LITERALS = (int, str, bool, bytes, type(None))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
+from lehr.compiler.capture.arithmetic import Arithmetic, NumberValue
 from lehr.compiler.capture.directive import CONSTANT, DIRECTIVES, WHOLE
-from lehr.compiler.capture.fact import FACTS, Relation, apart
+from lehr.compiler.capture.fact import FACTS, apart
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.machine import Machine
@@ -27,11 +28,10 @@ from lehr.compiler.capture.objects import (
     ModuleValue,
     ObjectValue,
 )
-from lehr.compiler.capture.operation import BINARY, COMPARE
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.source import KINDS, Kind, Source, based, const
-from lehr.compiler.capture.tracer import SMALL, NeedsFlat, SymNumber, Tracer, whole_of
+from lehr.compiler.capture.tracer import NeedsFlat, SymNumber, Tracer, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions, Op
@@ -144,36 +144,6 @@ class TensorValue(Value):
         return f"TensorValue({self.twin.dtype}{list(self.twin._shape)})"
 
 
-class NumberValue(Value):
-    """A Python number known only at run time."""
-
-    __slots__ = ("number",)
-    TYPES = (bool, int, float, complex)
-
-    def __init__(self, number: SymNumber, source: Source | None = None) -> None:
-        self.number, self.source = number, source
-
-    @property
-    def type_(self) -> Any:
-        return self.TYPES[self.number.scalar_category]
-
-    def type_of(self, m: Machine) -> Any:
-        return self.type_
-
-    def constant(self, m: Machine) -> Any:
-        """C code needs the number itself: it becomes a constant under guards."""
-        return self.number.settle()
-
-    def key(self, m: Machine) -> Any:
-        return self.number.settle()
-
-    def rebuild(self, r: Any) -> Any:
-        return r.number(self)
-
-    def __repr__(self) -> str:
-        return f"NumberValue({self.number})"
-
-
 class NativeValue(Value):
     """An object of the framework, taken whole: a dtype, a generator, a context manager, a node."""
 
@@ -266,13 +236,7 @@ class Carried(NamedTuple):
     value: Value
 
 
-# Operators that a graph computes as Python does; with divisions, as long as nothing is divided by
-# zero.
-ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
-DIVISIONS = frozenset(("/", "//", "%", "**"))
-
-
-class TensorMachine(Machine):
+class TensorMachine(Arithmetic, Machine):
     """The machine over tensors; its graph is `tracer`'s.
 
     loose    values from outside that were seen to change: numbers become inputs of the graph
@@ -452,94 +416,6 @@ class TensorMachine(Machine):
             return self.call_native(function.real, args, kwargs)
         return super().native_method(function, obj, args, kwargs)
 
-    # -- numbers
-
-    def number(self, real: Any, source: Source) -> Value:
-        if is_input(source) or source in self.loose:
-            self.guard(source, "type", type(real))
-            if type(real) is int:
-                if real.bit_length() > SMALL:
-                    return super().number(real, source)
-                self.guard(source, "small", None)
-            category = 2 if type(real) is float else 1
-            return NumberValue(self.tracer.number(source, source.name(), category, real), source)
-        return super().number(real, source)
-
-    def binary(self, symbol: str, left: Value, right: Value, shown: str = "") -> Value:
-        left, right = left.force(self), right.force(self)
-        if isinstance(left, NumberValue) or isinstance(right, NumberValue):
-            made = self.number_op(symbol, left, right)
-            if made is not None:
-                return made
-        return super().binary(symbol, left, right, shown)
-
-    def compare(self, symbol: str, left: Value, right: Value) -> Value:
-        left, right = left.force(self), right.force(self)
-        if isinstance(left, NumberValue) or isinstance(right, NumberValue):
-            made = self.number_op(symbol, left, right)
-            if made is not None:
-                return made
-        return super().compare(symbol, left, right)
-
-    def unary(self, symbol: str, value: Value) -> Value:
-        value = value.force(self)
-        if isinstance(value, NumberValue) and symbol in ("-", "+"):
-            negated: Any = -value.number  # type: ignore[operator]
-            return NumberValue(negated) if symbol == "-" else value
-        return super().unary(symbol, value)
-
-    def number_op(self, symbol: str, left: Value, right: Value) -> Value | None:
-        """Arithmetic and comparison where both sides are numbers."""
-        sides = []
-        for v in (left, right):
-            if isinstance(v, NumberValue):
-                sides.append(v.number)
-            elif isinstance(v, Const) and type(v.value) in (int, float, bool):
-                sides.append(v.value)
-            else:
-                return None
-        if symbol not in COMPARE and symbol not in ARITHMETIC or symbol in DIVISIONS and (
-                self.is_loose(sides[1])):
-            sides = [s.settle() if isinstance(s, SymNumber) else s for s in sides]
-        if symbol in COMPARE:
-            return Const(self.related(symbol, *sides))
-        return self.lifted(self.native_op(BINARY[symbol][0], *sides))
-
-    def related(self, symbol: str, left: Any, right: Any) -> bool:
-        """Compares numbers, with a guard on how that comes out."""
-        exprs = [s.expr if isinstance(s, SymNumber) else s for s in (left, right)]
-        function = COMPARE[symbol][0]
-        if None in exprs:
-            return function(*[  # type: ignore[no-any-return]
-                s.settle() if isinstance(s, SymNumber) else s for s in (left, right)])
-        outcome = function(*[s.hint if isinstance(s, SymNumber) else s for s in (left, right)])
-        leaf = next(iter((left if isinstance(left, SymNumber) else right).leaves))
-        self.guard(leaf, "relation",
-                   Relation(symbol, *exprs, outcome))  # type: ignore[call-arg]
-        return outcome  # type: ignore[no-any-return]
-
-    def is_loose(self, side: Any) -> bool:
-        """Whether a number comes from one whose other values may be anything, zero for instance."""
-        return isinstance(side, SymNumber) and not self.loose.isdisjoint(side.leaves)
-
-    def truth(self, value: Value) -> bool:
-        value = value.force(self)
-        if isinstance(value, NumberValue):
-            return self.related("!=", value.number, 0)
-        if isinstance(value, NativeValue):
-            return bool(value.real)
-        return super().truth(value)
-
-
-def is_input(source: Source) -> bool:
-    """Numbers in an optimizer's `param_groups` are inputs of the graph."""
-    step: Source | None = source
-    while step is not None:
-        if step.kind in ("attr", "item", "entry") and step.key == "param_groups":
-            return True
-        step = step.base
-    return False
-
 
 def make_tensor(m: Any, real: Tensor, source: Source | None) -> Value:
     trace = real._storage.trace
@@ -571,6 +447,10 @@ def make_native(m: Any, real: Any, source: Source | None) -> Value:
     return NativeValue(real, source)
 
 
+# Attributes that an optimizer's step may set though it is skipped: only a warning asks for them.
+HARMLESS = frozenset(("_opt_called",))
+
+
 class CaptureTracer(Tracer):
     """The tracer of a machine: it knows where tensors came from, and asks for their guards."""
 
@@ -580,6 +460,7 @@ class CaptureTracer(Tracer):
         self.sources: dict[int, Source] = {}
         self.first: dict[int, Source] = {}          # id of a storage -> source of its first tensor
         self.tensors_of: dict[Source, Tensor] = {}
+        self.effects = 0
 
     def write(self, target: Tensor, value: Tensor) -> None:
         target = self.lift(None, (target,))[0]  # type: ignore[arg-type]
@@ -587,6 +468,16 @@ class CaptureTracer(Tracer):
         if STATE.grad and id(trace) not in self.machine.births:
             self.machine.born(trace)
         super().write(target, value)
+
+    def choose(self, condition: Tensor) -> None:
+        super().choose(condition)
+        self.effects = len(self.machine.effects)
+
+    def chosen(self) -> None:
+        super().chosen()
+        for effect in self.machine.effects[self.effects:]:
+            if not any(getattr(a, "value", None) in HARMLESS for a in effect.args):
+                self.concretize("step", effect)
 
     def outside(self) -> None:
         if self.machine.frame is not None:

@@ -21,6 +21,7 @@ from lehr.ops import layout, registry
 from lehr.ops.registry import Op
 from lehr.tensor import autograd, dispatch
 from lehr.tensor.node import Node
+from lehr.tensor.state import STATE
 from lehr.tensor.storage import Storage
 from lehr.tensor.tensor import Meta, Tensor
 
@@ -301,6 +302,7 @@ class Tracer:
         self.generators: dict[int, list[Any]] = {}
         self._keep: list[Any] = []
         self.ops = 0
+        self.choice: Tensor | None = None   # writes happen only where it is true
 
     # -- the seams the dispatcher uses -------------------------------------------------------------
 
@@ -348,6 +350,12 @@ class Tracer:
     def write(self, target: Tensor, value: Tensor) -> None:
         """`target` now holds `value` (same shape and dtype)."""
         target = self.lift(None, (target,))[0]  # type: ignore[arg-type]
+        if self.choice is not None:
+            held, STATE.grad = STATE.grad, False
+            try:
+                value = Tensor.F.where(self.choice, value, target)
+            finally:
+                STATE.grad = held
         trace = target._storage.trace
         self.builder.location = self.where()
         new = self.value(value)
@@ -364,8 +372,19 @@ class Tracer:
             trace.written = True
             self.builder.call(registry.get("write"), (trace.ref, new))
 
+    def choose(self, condition: Tensor) -> None:
+        """See `lehr.tensor.choice`."""
+        if self.choice is not None:
+            self.concretize("a step inside a step", condition)
+        self.choice = condition
+
+    def chosen(self) -> None:
+        self.choice = None
+
     def rng(self, generator: Any, n: int) -> tuple[Any, Any]:
         """(key, offset) of the next `n` counters of a generator, as run-time numbers."""
+        if self.choice is not None:
+            self.concretize("random numbers in a step that may be skipped", generator)
         entry = self.stream(generator)
         offset = entry[2] if entry[3] == 0 else entry[2] + entry[3]
         entry[3] = entry[3] + n

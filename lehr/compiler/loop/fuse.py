@@ -73,6 +73,7 @@ class _Search:
         self.steps = steps
         self.units: list[Unit] = []
         self.root: list[int] = []               # unit -> the unit it was merged into
+        self.last: dict[int, int] = {}          # unit that took others -> the latest of them
         self.writers: dict[Buffer, list[int]] = {}
         self.readers: dict[Buffer, list[int]] = {}
 
@@ -191,7 +192,11 @@ class _Search:
         x.ancestors = (x.ancestors | y.ancestors) & ~(1 << a | 1 << b)
         both = 1 << a | 1 << b
         add = x.ancestors | 1 << a
-        for n in range(min(a, b) + 1, len(self.units)):
+        first = min(a, b)
+        # An earlier unit that took a later kernel may rest on what lies behind it.
+        earlier = [n for n, last in self.last.items() if n <= first < last]
+        self.last[a] = max(self.last.pop(b, b), self.last.get(a, a))
+        for n in (*earlier, *range(first + 1, len(self.units))):
             u = self.units[n]
             if u.ancestors & both and self.root[n] == n and n != a:
                 u.ancestors |= add

@@ -39,7 +39,8 @@ def scheduled(make, n=8):
 
 
 S = torch.optim.lr_scheduler
-# The first step and later ones may differ: a scheduler asks whether it is at its start.
+# The first step and later ones differ (a scheduler asks whether it is at its start), and a warm-up
+# ends.
 SCHEDULERS = {
     "cosine": lambda o: S.CosineAnnealingLR(o, T_max=20),
     "lambda": lambda o: S.LambdaLR(o, lambda n: 0.9**n),
@@ -64,7 +65,7 @@ def _scheduler(name, make):
     def case():
         return scheduled(make)
     case.__name__ = f"train_{name}"
-    style(case, captures=2)
+    style(case, captures=3 if name == "warmup" else 2)
 
 
 for _name, _make in SCHEDULERS.items():
