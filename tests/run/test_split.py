@@ -116,6 +116,9 @@ def test_fewer_parts_give_the_same_bits(product):
     np.testing.assert_array_equal(product(full, b)[64:], a @ b)
     short = (numbers(rng, 64, 96).view(np.uint32) & 0xFFFF0000).view(np.float32)
     right = (numbers(rng, 96, 64).view(np.uint32) & 0xFFFF0000).view(np.float32)
+    halves = numbers(rng, 64, 96).astype(np.float16).astype(np.float32)  # two parts
+    np.testing.assert_array_equal(product(halves, b),
+                                  product(np.vstack([full[:64], halves]), b)[64:])
     alone = product(short, right)
     beside = product(np.vstack([full[:64], short]), right)[64:]
     np.testing.assert_array_equal(alone, beside)

@@ -1,9 +1,10 @@
-/* Products of float32 matrices on tiles of bfloat16 (x86 with AMX): every number is the sum of three
-   bfloat16 numbers, x = h + m + l, exactly (8 + 8 + 8 bits, the first two rounded), and of the nine
-   products of parts the six that are not below 2^-26 of the whole are summed in float32. Errors are
-   those of a float32 product or smaller. Numbers for which that does not hold (infinities, NaN, 2^63
-   and more, below 2^-103 and not 0) are left to another gemm. Where the parts m and l of all numbers
-   are 0 (bfloat16 as float32), their products are skipped: the result is the same. */
+/* Products of float32 matrices on tiles of bfloat16 (x86 with AMX): every number is the sum of
+   three bfloat16 numbers, x = h + m + l, exactly (8 + 8 + 8 bits, the first two rounded), and of the
+   nine products of parts the six that are not below 2^-26 of the whole are summed in float32. Errors
+   are those of a float32 product or smaller. Numbers for which that does not hold (infinities, NaN,
+   2^63 and more, below 2^-103 and not 0) are left to another gemm. Products of parts that are 0 in
+   all numbers are skipped: the result is the same. Numbers that are bfloat16 already are not taken
+   apart at all. */
 #include <immintrin.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -15,10 +16,9 @@
 
 #define AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
 #define EXPORT __attribute__((visibility("default")))
-/* Rows of A, columns of B and terms of the sum that are packed at once, so that B's stay in the
-   second cache. Bytes of a tile, of the tiles of a part, of a step of 32 terms. */
-enum { ROWS = 2048, COLUMNS = 256, DEPTH = 384, SIDE = 32, TILE = 1024, PART = 2 * TILE,
-       STEP = 3 * PART };
+/* Rows of A, columns of B and terms of the sum (of three parts) that are packed at once, so that
+   B's stay in the second cache. Bytes of a tile and of the two tiles of a part. */
+enum { ROWS = 2048, COLUMNS = 256, DEPTH = 384, SIDE = 32, TILE = 1024, PART = 2 * TILE };
 
 /* The upper halves of the words of two vectors: one after the other, and in turn. */
 static const uint16_t JOIN[32] __attribute__((aligned(64))) = {
@@ -28,14 +28,15 @@ static const uint16_t ZIP[32] __attribute__((aligned(64))) = {
     1, 33, 3, 35, 5, 37, 7, 39, 9, 41, 11, 43, 13, 45, 15, 47,
     17, 49, 19, 51, 21, 53, 23, 55, 25, 57, 27, 59, 29, 61, 31, 63};
 
-/* What was seen while packing: bits of remainders and of the parts m and l, the largest and smallest
-   magnitudes (of bfloat16 numbers; 0 counts as largest of all to the latter). */
+/* What was seen while packing: bits of the last parts (more than a bfloat16 number has, if not all
+   is well) and of the third, the largest and smallest magnitudes (of bfloat16 numbers; 0 counts as
+   largest of all to the latter). */
 typedef struct {
-  __m512i rest, middle, low, most, least;
+  __m512i rest, low, most, least;
 } lehr_seen;
 
-/* Takes the nearest bfloat16 numbers off x and y and gives them as pairs: word i of x's upper halves,
-   then y's, or where `across` the words of both in turn. */
+/* Takes the nearest bfloat16 numbers off x and y and gives them in an order: those of x, then those
+   of y, or both in turn. */
 AMX static inline __m512i part(__m512 *x, __m512 *y, __m512i order) {
   const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32((int)0xffff0000);
   __m512i a = _mm512_and_si512(_mm512_add_epi32((__m512i)*x, half), upper);
@@ -74,11 +75,13 @@ AMX static inline __mmask16 first(int64_t n) {
   return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
-/* One tile of each part, from up to 16 `rows` and 32 terms (`depth` of them there). Terms are
-   neighbours in memory, or, where `across`, rows are. `turn`: a tile's rows are pairs of terms. */
+/* One tile of each of `parts` parts, from up to 16 `rows` and 32 terms (`depth` of them there).
+   Terms are neighbours in memory, or, where `across`, rows are. `turn`: a tile's rows are pairs of
+   terms. */
 __attribute__((always_inline)) AMX static inline void block(const float *x, int64_t ld,
                                                             int64_t rows, int64_t depth, int across,
-                                                            int turn, char *to, lehr_seen *seen) {
+                                                            int turn, int parts, char *to,
+                                                            lehr_seen *seen) {
   const __m512i order = _mm512_load_si512(across ? ZIP : JOIN), one = _mm512_set1_epi16(1);
   const __m512 zero = _mm512_setzero_ps();
   __mmask16 here = first(across ? rows : depth), more = first(depth - 16);
@@ -92,56 +95,57 @@ __attribute__((always_inline)) AMX static inline void block(const float *x, int6
       a = r < rows ? _mm512_maskz_loadu_ps(here, x + r * ld) : zero;
       b = r < rows ? _mm512_maskz_loadu_ps(more, x + r * ld + 16) : zero;
     }
-    w[0][r] = part(&a, &b, order);
-    w[1][r] = part(&a, &b, order);
-    w[2][r] = _mm512_permutex2var_epi16((__m512i)a, order, (__m512i)b);
-    __m512i size = _mm512_slli_epi16(w[0][r], 1);
+    for (int p = 0; p < parts - 1; p++) w[p][r] = part(&a, &b, order);
+    w[parts - 1][r] = _mm512_permutex2var_epi16((__m512i)a, order, (__m512i)b);
     seen->rest = _mm512_or_si512(seen->rest, _mm512_or_si512((__m512i)a, (__m512i)b));
-    seen->middle = _mm512_or_si512(seen->middle, w[1][r]);
-    seen->low = _mm512_or_si512(seen->low, w[2][r]);
+    if (parts == 3) seen->low = _mm512_or_si512(seen->low, w[2][r]);
+    __m512i size = _mm512_slli_epi16(w[0][r], 1);
     seen->most = _mm512_max_epu16(seen->most, size);
     seen->least = _mm512_min_epu16(seen->least, _mm512_sub_epi16(size, one));
   }
-  for (int p = 0; p < 3; p++) {
+  for (int p = 0; p < parts; p++) {
     if (turn) transpose(w[p]);
     for (int r = 0; r < 16; r++) _mm512_store_si512(to + p * PART + r * 64, w[p][r]);
   }
 }
 
-/* Panels of 32 rows; of each, steps of 32 terms; of each, three parts of two tiles.
-   0 where a number is out of range, else how many parts are there. */
-AMX static int pack(const float *x, int64_t ld, int64_t rows, int64_t depth, int across, int turn,
-                    char *to) {
-  const __m512i none = _mm512_setzero_si512();
-  lehr_seen seen = {none, none, none, none, _mm512_set1_epi16(-1)};
+/* Panels of 32 rows; of each, steps of 32 terms; of each, `parts` (1 or 3) parts of two tiles.
+   0 where a number is out of range or has more parts, else how many are there. */
+__attribute__((always_inline)) AMX static inline int packed(const float *x, int64_t ld,
+                                                            int64_t rows, int64_t depth,
+                                                            int across, int turn, int parts,
+                                                            char *to) {
+  const __m512i none = _mm512_setzero_si512(), lower = _mm512_set1_epi32(0xffff);
+  lehr_seen seen = {none, none, none, _mm512_set1_epi16(-1)};
   int64_t steps = (depth + 31) / 32, groups = (rows + SIDE - 1) / SIDE * 2;
   for (int64_t q = 0; q < groups * steps; q++) { /* along memory */
     int64_t group = across ? q % groups : q / steps, step = across ? q / groups : q % steps;
-    int64_t rest = rows - group * 16, deep = depth - step * 32;
     const float *at = x + (across ? step * 32 * ld + group * 16 : group * 16 * ld + step * 32);
-    char *out = to + (group / 2 * steps + step) * STEP + group % 2 * TILE;
     const float *next = at + (across ? 32 : 16) * ld;
     for (int i = across ? 32 : 16; i > 0; i--, next += ld) {
       __builtin_prefetch(next);
       if (!across) __builtin_prefetch(next + 16);
     }
-    if (across && turn)
-      block(at, ld, rest, deep, 1, 1, out, &seen);
-    else if (across)
-      block(at, ld, rest, deep, 1, 0, out, &seen);
-    else if (turn)
-      block(at, ld, rest, deep, 0, 1, out, &seen);
-    else
-      block(at, ld, rest, deep, 0, 0, out, &seen);
+    block(at, ld, rows - group * 16, depth - step * 32, across, turn, parts,
+          to + (group / 2 * steps + step) * parts * PART + group % 2 * TILE, &seen);
+    if (parts == 1 && _mm512_test_epi32_mask(seen.rest, lower)) return 0;
   }
   /* Exponents 0 to 255, then 8 other bits. What is not the sum of its parts leaves a rest. */
   if (_mm512_cmpge_epu16_mask(seen.most, _mm512_set1_epi16((short)((127 + 63) << 8))) ||
       _mm512_cmplt_epu16_mask(seen.least, _mm512_set1_epi16((127 - 103) << 8)) ||
-      _mm512_test_epi32_mask(seen.rest, _mm512_set1_epi32(0xffff)))
+      _mm512_test_epi32_mask(seen.rest, lower))
     return 0;
-  const __m512i digits = _mm512_set1_epi16(0x7fff); /* -0 is 0 */
-  if (_mm512_test_epi16_mask(seen.low, digits)) return 3;
-  return _mm512_test_epi16_mask(seen.middle, digits) ? 2 : 1;
+  if (parts == 1) return 1;
+  return _mm512_test_epi16_mask(seen.low, _mm512_set1_epi16(0x7fff)) ? 3 : 2; /* -0 is 0 */
+}
+
+AMX static int pack(const float *x, int64_t ld, int64_t rows, int64_t depth, int across, int turn,
+                    int parts, char *to) {
+#define CASE(n, c, t) \
+  if (parts == n && across == c && turn == t) return packed(x, ld, rows, depth, c, t, n, to);
+  CASE(1, 0, 0) CASE(1, 0, 1) CASE(1, 1, 0) CASE(1, 1, 1)
+  CASE(3, 0, 0) CASE(3, 0, 1) CASE(3, 1, 0) CASE(3, 1, 1)
+  return 0;
 }
 
 /* 32 x 32 of C, from one panel of A and one of B. Small products first. */
@@ -162,16 +166,20 @@ AMX static void tile(const char *a, const char *b, int64_t steps, int parts, flo
 #define A(p) _tile_loadd(4, a + p * PART, 64); _tile_loadd(5, a + p * PART + TILE, 64);
 #define B(p) _tile_loadd(6, b + p * PART, 64); _tile_loadd(7, b + p * PART + TILE, 64);
 #define ADD \
-  _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7); _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
-  for (int64_t i = 0; i < steps; i++, a += STEP, b += STEP) {
-    if (parts == 3) {
-      A(2) B(0) ADD A(1) ADD B(1) ADD A(0) ADD B(2) ADD B(0) ADD
-    } else if (parts == 2) {
-      A(1) B(1) ADD B(0) ADD A(0) B(1) ADD B(0) ADD
-    } else {
+  _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7); \
+  _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+  if (parts == 1)
+    for (; steps > 0; steps--, a += PART, b += PART) {
       A(0) B(0) ADD
     }
-  }
+  else if (parts == 2)
+    for (; steps > 0; steps--, a += 3 * PART, b += 3 * PART) {
+      A(1) B(0) ADD B(1) ADD A(0) ADD B(0) ADD
+    }
+  else
+    for (; steps > 0; steps--, a += 3 * PART, b += 3 * PART) {
+      A(2) B(0) ADD A(1) ADD B(1) ADD A(0) ADD B(2) ADD B(0) ADD
+    }
   _tile_stored(0, c, row);
   _tile_stored(1, c + 16, row);
   _tile_stored(2, c + 16 * ldc, row);
@@ -206,6 +214,41 @@ static char *room(void) {
   return have;
 }
 
+/* The product of matrices of numbers with up to `parts` (1 or 3) parts; 0 where one has more, or is
+   out of range: C holds anything. */
+AMX static int product(int parts, int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k,
+                       const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
+                       int64_t ldc, char *left) {
+  int64_t most = 3 * DEPTH / parts;
+  char *right = left + (int64_t)ROWS * DEPTH * 6;
+  for (int64_t k0 = 0; k0 < k; k0 += most)
+    for (int64_t m0 = 0; m0 < m; m0 += ROWS) {
+      int64_t depth = least(k - k0, most), rows = least(m - m0, ROWS);
+      int64_t steps = (depth + 31) / 32, panel = steps * parts * PART;
+      const float *from = a + (ta ? k0 * lda + m0 : m0 * lda + k0);
+      int some = pack(from, lda, rows, depth, ta, ta, parts, left);
+      for (int64_t n0 = 0; n0 < n && some; n0 += COLUMNS) {
+        int64_t columns = least(n - n0, COLUMNS);
+        from = b + (tb ? n0 * ldb + k0 : k0 * ldb + n0);
+        int more = pack(from, ldb, columns, depth, !tb, tb, parts, right);
+        int all = more > some ? more : some;
+        if (!more) return 0;
+        for (int64_t i = 0; i < rows; i += SIDE)
+          for (int64_t j = 0; j < columns; j += SIDE) {
+            const char *x = left + i / SIDE * panel, *y = right + j / SIDE * panel;
+            float *to = c + (m0 + i) * ldc + n0 + j;
+            int64_t high = least(rows - i, SIDE), wide = least(columns - j, SIDE);
+            if (high == SIDE && wide == SIDE)
+              tile(x, y, steps, all, to, ldc, k0 > 0);
+            else
+              corner(x, y, steps, all, to, ldc, k0 > 0, high, wide);
+          }
+      }
+      if (!some) return 0;
+    }
+  return 1;
+}
+
 /* C = op(A) @ op(B) as in `lehr_runtime`. 0 where it was left to another gemm: C holds anything. */
 AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
                      int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc) {
@@ -214,35 +257,14 @@ AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, co
     uint16_t bytes[16];
     uint8_t rows[16];
   } shape = {.palette = 1};
-  char *left = room(), *right = left + (int64_t)ROWS * DEPTH * 6;
-  if (!left || k == 0) return 0;
+  char *memory = room();
+  if (!memory || k == 0) return 0;
   for (int i = 0; i < 8; i++) shape.bytes[i] = 64, shape.rows[i] = 16;
   _tile_loadconfig(&shape);
-  int good = 1;
-  for (int64_t k0 = 0; k0 < k && good; k0 += DEPTH)
-    for (int64_t m0 = 0; m0 < m && good; m0 += ROWS) {
-      int64_t depth = least(k - k0, DEPTH), steps = (depth + 31) / 32, rows = least(m - m0, ROWS);
-      const float *from = a + (ta ? k0 * lda + m0 : m0 * lda + k0);
-      int some = good = pack(from, lda, rows, depth, ta, ta, left);
-      for (int64_t n0 = 0; n0 < n && good; n0 += COLUMNS) {
-        int64_t columns = least(n - n0, COLUMNS);
-        from = b + (tb ? n0 * ldb + k0 : k0 * ldb + n0);
-        good = pack(from, ldb, columns, depth, !tb, tb, right);
-        int parts = some > good ? some : good;
-        for (int64_t i = 0; i < rows && good; i += SIDE)
-          for (int64_t j = 0; j < columns; j += SIDE) {
-            const char *x = left + i / SIDE * steps * STEP, *y = right + j / SIDE * steps * STEP;
-            float *to = c + (m0 + i) * ldc + n0 + j;
-            int64_t high = least(rows - i, SIDE), wide = least(columns - j, SIDE);
-            if (high == SIDE && wide == SIDE)
-              tile(x, y, steps, parts, to, ldc, k0 > 0);
-            else
-              corner(x, y, steps, parts, to, ldc, k0 > 0, high, wide);
-          }
-      }
-    }
+  int good = product(1, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory) ||
+             product(3, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory);
   _tile_release();
-  return good != 0;
+  return good;
 }
 
 /* The product, or NULL where the system does not let this process use tiles. */
