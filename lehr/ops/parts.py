@@ -346,3 +346,77 @@ def integer_indices(F: Any, indices: Sequence[Any]) -> list[Any]:
         else:
             out.append(i)
     return out
+
+
+@part(*BOTH)
+def lu(F: Any, A: Any, pivot: bool = True, get_infos: bool = False) -> Parts:
+    """`linalg.lu_factor` by its older name; `get_infos` adds the flag of `lu_factor_ex`."""
+    made = F.linalg_lu_factor_ex(A, pivot=pivot)
+    return tuple(made) if get_infos else tuple(made)[:2]
+
+
+@part("{}")
+def gradient(F: Any, input: Any, *, spacing: Any = 1, dim: Any = None,
+             edge_order: int = 1) -> Parts:
+    """Derivatives along each of `dim` by central differences, one-sided at the ends (of order
+    `edge_order`). `spacing`: a step, or for each dimension a step or the coordinates (1-d)."""
+    ndim = len(input.shape)
+    given = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    dims = [dim_of(d, ndim) for d in given]
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"dim {list(given)} appears multiple times in the list of dims")
+    spacing = 1 if spacing is None else spacing
+    steps_ = list(spacing) if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
+    if len(steps_) != len(dims):
+        raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar, or a list "
+                           f"of length {len(dims)}, but got a list of length {len(steps_)}")
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2, got "
+                           f"{edge_order}.")
+    for d in dims:
+        if decide(input.shape[d], "<", edge_order + 1):
+            raise RuntimeError("torch.gradient expected each dimension size to be at least "
+                               f"edge_order+1, got {input.shape[d]} in dimension {d}")
+    return tuple(_slope(F, input, d, h, edge_order) for d, h in zip(dims, steps_, strict=True))
+
+
+def _slope(F: Any, x: Any, d: int, h: Any, edge_order: int) -> Any:
+    """`gradient` along one dimension: second-order differences on a grid that may be uneven."""
+    n = x.shape[d]
+
+    def cut(y: Any, start: Any, size: Any) -> Any:
+        return F.narrow(y, d if y is x else 0, start, size)
+
+    if rule.is_tensor(h) and len(h.shape):
+        if len(h.shape) != 1 or not same(h.shape[0], n):
+            raise RuntimeError("torch.gradient expected each tensor in spacing to have the size of "
+                               f"its dimension, {n}, got {list(h.shape)}")
+        gaps = F.sub(cut(h, 1, n - 1), cut(h, 0, n - 1))
+        shape = [1] * len(x.shape)
+
+        def along(y: Any) -> Any:
+            shape[d] = y.shape[0]
+            return F.reshape(y, tuple(shape))
+        before, after = along(cut(gaps, 0, n - 2)), along(cut(gaps, 1, n - 2))
+        first, last = along(cut(gaps, 0, 1)), along(cut(gaps, n - 2, 1))
+        second = along(cut(gaps, 1, 1)) if edge_order == 2 else None
+        other = along(cut(gaps, n - 3, 1)) if edge_order == 2 else None
+    else:
+        before = after = first = last = second = other = h
+
+    def bent(f: Any, a: Any, b: Any) -> Any:
+        """The slope at the first of three points a and b apart."""
+        whole = a + b
+        return f[0] * (-(a + whole) / (a * whole)) + f[1] * (whole / (a * b)) \
+            - f[2] * (a / (b * whole))
+
+    inner = (cut(x, 0, n - 2) * (-after / (before * (before + after)))
+             + cut(x, 1, n - 2) * ((after - before) / (before * after))
+             + cut(x, 2, n - 2) * (before / (after * (before + after))))
+    if edge_order == 2:
+        start = bent([cut(x, i, 1) for i in range(3)], first, second)
+        end = bent([cut(x, n - 1 - i, 1) for i in range(3)], last, other) * -1
+    else:
+        start = (cut(x, 1, 1) - cut(x, 0, 1)) / first
+        end = (cut(x, n - 1, 1) - cut(x, n - 2, 1)) / last
+    return F.cat([start, inner, end], d)

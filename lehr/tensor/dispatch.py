@@ -45,6 +45,8 @@ def call(op: Op, args: tuple[Any, ...]) -> Any:
     state = STATE
     tracer = None
     if state.special:
+        if state.profile is not None and state.tracer is None:
+            return state.profile(op, args)
         if state.autocast is not None and op.amp is not None:
             return state.autocast.run(op, args)
         tracer = state.tracer
@@ -61,7 +63,7 @@ def call(op: Op, args: tuple[Any, ...]) -> Any:
         if op.decomp is not None:
             made = decompose(F, op, args, op.rule(*args))
         if made is not NotImplemented:
-            return made
+            return _named(op, made) if type(made) is tuple else made
         raise RuntimeError(f"derivative for {op.name} is not implemented")
     else:
         out = tracer.emit(op, args) if tracer is not None else eager(op, args)

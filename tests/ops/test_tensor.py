@@ -42,7 +42,7 @@ def results(out: Any) -> list[Any]:
 
 # Row-major or laid out as the input here, the other way in torch: open.
 OPEN = frozenset((
-    "_weight_norm einsum linalg_householder_product scaled_dot_product_attention "
+    "_weight_norm einsum linalg_householder_product ormqr scaled_dot_product_attention "
     "triangular_solve").split())
 
 

@@ -64,3 +64,65 @@ def test_polygamma(n: int, x: float) -> None:
     have, want = (lib.special.polygamma(n, lib.tensor(x, dtype=lib.float64)).item()
                   for lib in (lehr, torch))
     assert have == pytest.approx(want, rel=1e-8)
+
+
+GRADIENTS: dict[str, dict[str, Any]] = {
+    "plain": {}, "step": {"spacing": 0.5}, "steps": {"spacing": (0.5, 2.0)}, "one": {"dim": 1},
+    "second": {"edge_order": 2}, "last": {"dim": (-1,), "edge_order": 2, "spacing": 3.0}}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_differences(name: str) -> None:
+    data = np.random.default_rng(1).standard_normal((4, 5))
+    made = [lib.gradient(lib.from_numpy(data.copy()), **GRADIENTS[name]) for lib in (lehr, torch)]
+    for have, want in zip(*made, strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("edge_order", [1, 2])
+def test_uneven_differences(edge_order: int) -> None:
+    data = np.random.default_rng(1).standard_normal((4, 5))
+    places = np.array([0.0, 0.5, 2.0, 2.25, 7.0])
+    made = [lib.gradient(lib.from_numpy(data.copy()), spacing=(lib.from_numpy(places.copy()),),
+                         dim=1, edge_order=edge_order)[0] for lib in (lehr, torch)]
+    np.testing.assert_allclose(made[0].numpy(), made[1].numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("transpose", [True, False])
+def test_reflections(left: bool, transpose: bool) -> None:
+    """`geqrf` and `ormqr`: the whole Q, from the packed form."""
+    data = np.random.default_rng(2).standard_normal((5, 3))
+    other = np.random.default_rng(3).standard_normal((5, 5))
+    found = []
+    for lib in (lehr, torch):
+        packed, tau = lib.geqrf(lib.from_numpy(data.copy()))
+        found.append(lib.ormqr(packed, tau, lib.from_numpy(other.copy()), left, transpose).numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (2, 4, 4)])
+def test_unpacked(shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(2).standard_normal(shape)
+    made = [lib.lu_unpack(*lib.lu(lib.from_numpy(data.copy()))) for lib in (lehr, torch)]
+    for have, want in zip(*made, strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose((made[0].P @ made[0].L @ made[0].U).numpy(), data, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "airy_ai"])
+def test_bessel(name: str) -> None:
+    """torch's own are good to five digits only."""
+    low = -20.0 if name == "airy_ai" else 0.01
+    x = np.linspace(low, 40.0, 997)
+    have, want = (getattr(lib.special, name)(lib.from_numpy(x.copy())).numpy()
+                  for lib in (lehr, torch))
+    np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+
+
+def test_wronskian() -> None:
+    """J1 Y0 - J0 Y1 = 2 / (pi x), over the borders of all methods."""
+    x = lehr.linspace(0.05, 60.0, 1999, dtype=lehr.float64)
+    s = lehr.special
+    made = s.bessel_j1(x) * s.bessel_y0(x) - s.bessel_j0(x) * s.bessel_y1(x)
+    np.testing.assert_allclose((made * x).numpy(), 2 / np.pi, rtol=1e-13)
