@@ -97,6 +97,9 @@ TABLE: dict[str, dict[str, str]] = {
             "saved_tensors_hooks",
         "lehr.tensor.hook": "RemovableHandle=Handle",
     },
+    "lehr.autograd.profiler": {
+        "lehr.utils.profile": "profile=Older record_function EventList=Averages",
+    },
     "lehr.autograd.functional": {
         "lehr.tensor.jacobian": "jacobian hessian vjp jvp vhp hvp",
     },
@@ -272,6 +275,8 @@ MIRRORS: dict[str, str] = {
     "lehr.cpu": "lehr.accelerator.cpu",
     **{f"lehr.{kind}": "lehr.accelerator.families" for kind in ("xpu", "mps", "mtia")},
     "lehr.utils._pytree": "lehr.compat.pytree",
+    "lehr.profiler": "lehr.utils.profile",
+    "lehr.profiler.profiler": "lehr.utils.profile",
     "lehr.jit": "lehr.compat.jit",
     "lehr.jit.annotations": "lehr.compat.jit",
     "lehr.hub": "lehr.io.hub",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 # What takes a call off the short way through the dispatcher.
-SPECIAL = frozenset(("tracer", "autocast", "inference"))
+SPECIAL = frozenset(("tracer", "autocast", "inference", "profile"))
 
 
 class State(threading.local):
@@ -19,6 +19,7 @@ class State(threading.local):
     inference  results are inference tensors (no version counter, never recorded)
     tracer     the capture in force: operations go to it instead of being run (None: eager)
     autocast   the autocast policy in force: `run(op, args)` (None: off)
+    profile    what times operations: `profile(op, args)` (None: nothing)
     modes      `TorchFunctionMode`s in force, innermost last
     functions  which `__torch_function__`s act: 2 all, 1 those of modes, 0 none
     saved      (pack, unpack) pairs of `saved_tensors_hooks`, innermost last
@@ -34,6 +35,7 @@ class State(threading.local):
 
     grad = True
     inference = False
+    profile: Any = None
     tracer: Any = None
     autocast: Any = None
     device: Any = None
@@ -56,7 +58,7 @@ class State(threading.local):
         super().__setattr__(name, value)
         if name in SPECIAL:
             super().__setattr__("special", bool(self.tracer is not None or self.autocast is not None
-                                                or self.inference))
+                                                or self.inference or self.profile is not None))
 
 
 STATE = State()
