@@ -11,6 +11,7 @@ import math
 import numpy
 
 from lehr.base import dtype as dt
+from lehr.base import sym
 from lehr.ops import layout as place
 from lehr.ops.patch import at, batched, bordered, each, spread, taps
 from lehr.ops.registry import INDEX, op
@@ -180,7 +181,13 @@ class max_pool_place:
             at_place = L.iota(_flat(place, size), index)
             where = L.select(inside, at_place, L.const(highest, index))
             return L.cast(value, x.dtype.wide), where
-        return L.cast(L.reduce("argmax", kernel, tap)[1], dt.int64)
+        found = L.reduce("argmax", kernel, tap)[1]
+        first = [o * s - p for o, s, p in zip(idx[2:], stride, padding, strict=True)]
+        first = [i + sym.maximum(0, (d - 1 - i) // d) * d
+                 for i, d in zip(first, dilation, strict=True)]
+        # A window that lies outside as a whole: where it begins.
+        none = L.op("eq", found, L.const(highest, index))
+        return L.cast(L.select(none, L.iota(_flat(first, size), index), found), dt.int64)
     dtypes = "float half int"
 
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base import sym
-from lehr.compiler.emit import convolution, header, host, product, value
+from lehr.compiler.emit import attention, convolution, header, host, product, value
 from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
 from lehr.compiler.emit.order import order
+from lehr.compiler.emit.template import Template
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Operand, Program, Step
 from lehr.compiler.loop.ir import Kernel as LoopKernel
 from lehr.compiler.loop.verify import touched
@@ -25,7 +26,9 @@ FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
 GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
-_HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution")
+_HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention")
+_TEMPLATES = (convolution, attention)
+_EXTERNS = (product, *_TEMPLATES)
 
 
 class Code(NamedTuple):
@@ -62,7 +65,7 @@ def emit(program: Program, plan: Any = None, header_text: str = "") -> Code:
 
 def supports(step: Step) -> bool:
     """Whether this back end can spell a step; others have to be host calls."""
-    return not isinstance(step, Extern) or product.supported(step) or convolution.supported(step)
+    return not isinstance(step, Extern) or any(way.supported(step) for way in _EXTERNS)
 
 
 class _Emitter:
@@ -208,8 +211,8 @@ class _Emitter:
 
     def extern(self, out: Lines, e: Extern) -> None:
         """A matrix product or a template, and what goes with it."""
-        known = convolution.supported(e)
-        q = convolution.template(e) if known else product.product(e)
+        templates = (way.template(e) for way in _TEMPLATES if way.supported(e))
+        q: Any = next(templates, None) or product.product(e)
         self.views.update(q.views)
         for b in q.scratch:
             span = sym.maximum(sym.prod(b.shape), 1) * b.dtype.itemsize
@@ -217,7 +220,7 @@ class _Emitter:
             self.end = self.end + sym.ceildiv(span, ALIGN) * ALIGN
         for k in q.before:
             self.kernel(out, k)
-        if isinstance(q, convolution.Template):
+        if isinstance(q, Template):
             self.template(out, e, q)
         elif q.matrices:
             self.multiply(out, e, q)
@@ -250,7 +253,7 @@ class _Emitter:
         if made is not None and made.fault:
             out.add("if (fault->kind) return;")
 
-    def template(self, out: Lines, e: Extern, q: convolution.Template) -> None:
+    def template(self, out: Lines, e: Extern, q: Template) -> None:
         """The call of a template."""
         self.templates.add(q.name)
         with out.block(""):
@@ -260,6 +263,8 @@ class _Emitter:
                     text = self.pointer(value_)
                 elif isinstance(value_, tuple):
                     text = f"{{{', '.join(map(self.size, value_))}}}"
+                elif isinstance(value_, str):
+                    text = value_
                 else:
                     text = self.size(value_)
                 out.add(f"  .{name} = {text},")

@@ -8,31 +8,15 @@ of another layout or dtype come from a channels-last float32 one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.base.dtype import DType
-from lehr.compiler.emit.product import Maker
+from lehr.compiler.emit.template import Calls, Template, stored
 from lehr.compiler.loop.image import channels_last, together
-from lehr.compiler.loop.ir import Axis, Buffer, Expr, Extern, Kernel, Operand, Store, axis
+from lehr.compiler.loop.ir import Buffer, Extern, Operand, Store, axis
 from lehr.compiler.loop.text import row_major
 
 MOST = 3  # spatial dimensions
-
-
-class Template(NamedTuple):
-    """A call of a template: `function` of the runtime with the fields of its record of type
-    `record`, after the kernels `before` and before the kernels `after`. A field is a buffer, a
-    number or a tuple of numbers."""
-
-    name: str
-    function: str
-    record: str
-    fields: tuple[tuple[str, Any], ...]
-    before: tuple[Kernel, ...]
-    after: tuple[Kernel, ...]
-    scratch: tuple[Buffer, ...]
-    views: dict[Buffer, Operand]
 
 
 def supported(e: Extern) -> bool:
@@ -50,11 +34,10 @@ def template(e: Extern) -> Template:
     return _Maker(e).template()
 
 
-class _Maker(Maker):
+class _Maker(Calls):
     def template(self) -> Template:
         function, fields = _FIELDS[self.e.op.name](self)
-        return Template("convolution", function, "lehr_convolution", fields, tuple(self.before),
-                        tuple(self.after), tuple(self.scratch), self.views)
+        return self.call("convolution", function, "lehr_convolution", fields)
 
     def images(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
         """Memory of float32 images with channels together, and its strides."""
@@ -67,30 +50,17 @@ class _Maker(Maker):
             return self.view(o, name), o.strides
         return self.copied(o, name, row_major(tuple(o.shape)))
 
-    def copied(self, o: Operand, name: str, strides: tuple[Any, ...]
-               ) -> tuple[Buffer, tuple[Any, ...]]:
-        source, made = self.view(o, name), self.laid(name, dt.float32, o.shape, strides)
-        self.before.append(moved(f"{self.e.name}_{name}", source, made, self.e))
-        return made, strides
-
-    def laid(self, name: str, dtype: DType, shape: Sequence[Any], strides: tuple[Any, ...]
-             ) -> Buffer:
-        made = Buffer(f"{self.e.name}_{name}", dtype, tuple(shape), strides, "arena")
-        self.scratch.append(made)
-        return made
-
     def result(self, images: bool) -> tuple[Buffer, tuple[Any, ...]]:
         """Where the template writes: images, or a kernel; and the kernels that follow."""
         e, o = self.e, self.e.output
         out = self.view(o, "out")
-        self.after: list[Kernel] = []
         stores: tuple[Store, ...] = ()
         axes = e.axes or tuple(axis(f"i{d}", s) for d, s in enumerate(o.shape))
         target, strides = out, tuple(o.strides)
         if o.buffer.dtype is not dt.float32 or images and not together(o.shape, o.strides):
             strides = channels_last(o.shape) if images else strides
             target = self.laid("made", dt.float32, o.shape, strides)
-            stores = (_store(target, out, axes),)
+            stores = (stored(target, out, axes),)
         rows = self.epilogue(out, stores, axes, False)
         self.after += [rows] if rows else []
         return target, strides
@@ -141,16 +111,3 @@ def _fields(image: Buffer, kernel: Buffer, result: Buffer, x: Operand, y: Operan
 
 
 _FIELDS: dict[str, Callable[[_Maker], Any]] = {"convolution": _convolution, "conv_weight": _weight}
-
-
-def moved(name: str, source: Buffer, target: Buffer, e: Extern) -> Kernel:
-    """A kernel that copies images or kernels into another layout or dtype."""
-    axes = tuple(axis(f"i{d}", n) for d, n in enumerate(target.shape))
-    return Kernel(name, axes, (_store(source, target, axes),), (), e.locations)
-
-
-def _store(source: Buffer, target: Buffer, axes: Sequence[Axis]) -> Store:
-    idx = tuple(a.var for a in axes)
-    value = Expr("Load", source.dtype, source, idx, None, None)
-    value = value if source.dtype is target.dtype else Expr("Cast", target.dtype, value)
-    return Store(target, idx, value)

@@ -25,7 +25,7 @@ def attach(steps: Sequence[Step], binds: Binds) -> list[Step]:
             first.setdefault(b, n)
     made: list[Step | None] = list(steps)
     for n, step in enumerate(steps):
-        if not isinstance(step, Extern) or step.output.buffer.role != "arena":
+        if not isinstance(step, Extern) or step.others or step.output.buffer.role != "arena":
             continue
         of = users[step.output.buffer]
         if len(of) != 2 or of[0] != n:

@@ -125,7 +125,10 @@ class Machine:
         elif isinstance(step, Extern):
             inputs = [self.operand(o) for o in step.inputs]
             bound = tuple(self.argument(a, inputs) for a in step.attrs)
-            self.operand(step.output)[...] = execute.run(step.op, bound)
+            result = execute.run(step.op, bound)
+            results = result if type(result) is tuple else (result,)
+            for o, value in zip((step.output, *step.others), results, strict=True):
+                self.operand(o)[...] = value
             self.stores(step.axes, step.epilogue, step.binds)
         else:
             assert isinstance(step, HostCall)

@@ -219,6 +219,7 @@ class Extern(NamedTuple):
 
     attrs     the bound arguments in signature order, each tensor replaced by an `Input`
     output    a whole buffer, or a rectangle of one
+    others    where further results of the op go
     epilogue  stores over `axes` (one axis a dimension of the output) that run after the plain
               store. In them a load of `output.buffer` is of the freshly computed element at the
               axes' index, and a store into it replaces that very element. If the buffer is used
@@ -234,6 +235,7 @@ class Extern(NamedTuple):
     axes: tuple[Axis, ...] = ()
     binds: tuple[Bind, ...] = ()
     locations: tuple[Location, ...] = ()
+    others: tuple[Operand, ...] = ()
 
 
 class HostCall(NamedTuple):

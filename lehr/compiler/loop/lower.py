@@ -340,10 +340,6 @@ class _Lowering:
 
     def extern(self, node: Node) -> None:
         """A library call; a HostCall where the back end has none."""
-        if len(node.results) > 1:
-            self.host(node)
-            return
-        v = node.result
         inputs: list[Operand] = []
 
         def replaced(a: Any) -> Any:
@@ -355,17 +351,17 @@ class _Lowering:
             return Input(len(inputs) - 1)
 
         attrs = tuple(map(replaced, node.args))
-        buffer = self.home.get(v) or self.buffer(f"t{len(self.buffers)}", _dtype(v), _shape(v),
-                                                 self.layout(v))
-        self.L.buffers[v] = buffer
-        if empty(buffer.shape):
+        buffers = [self.home.get(v) or self.buffer(f"t{len(self.buffers)}", _dtype(v), _shape(v),
+                                                   self.layout(v)) for v in node.results]
+        self.L.buffers.update(zip(node.results, buffers, strict=True))
+        if all(empty(b.shape) for b in buffers):
             return
-        output = Operand(buffer, 0, buffer.shape, buffer.strides)
+        output, *others = (Operand(b, 0, b.shape, b.strides) for b in buffers)
         step = Extern(f"{node.op.name}{len(self.steps)}", node.op, tuple(inputs), output, attrs,
-                      locations=self.lines[v])
+                      locations=self.lines[node.results[0]], others=tuple(others))
         if any(isinstance(x.type, ScalarType) or empty(_shape(x)) for x in values_in(node.args)
                ) or (self.supports is not None and not self.supports(step)):
-            self.host(node, buffer)
+            self.host(node, buffers)
             return
         self.steps.append(step)
 
@@ -386,7 +382,7 @@ class _Lowering:
             strides[d] = step
         return tuple(strides)
 
-    def host(self, node: Node, buffer: Buffer | None = None) -> None:
+    def host(self, node: Node, buffers: Sequence[Buffer] = ()) -> None:
         """The op's eager kernel, between two compiled segments."""
         def replaced(a: Any) -> Any:
             if isinstance(a, tuple):
@@ -396,7 +392,7 @@ class _Lowering:
             return self.number(a) if isinstance(a.type, ScalarType) else self.operand(a)
 
         args = tuple(map(replaced, node.args))
-        outputs = tuple(buffer or self.memory_of(v) for v in node.results)
+        outputs = tuple(buffers or (self.memory_of(v) for v in node.results))
         self.steps.append(HostCall(f"{node.op.name}{len(self.steps)}", node.op, args, outputs,
                                    self.lines[node.result] if node.results else ()))
         self.L.buffers.update(zip(node.results, outputs, strict=True))

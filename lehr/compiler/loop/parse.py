@@ -246,13 +246,17 @@ class _ProgramReader(Reader):
         self.expect("(")
         inputs = tuple(self.several(self.operand, ")"))
         self.expect("->")
-        output = self.operand()
+        output, others = self.operand(), []
+        while self.accept("and"):
+            others.append(self.operand())
         if not self.accept("with"):
-            return Extern(name, op, inputs, output, attrs, locations=self.locations())
+            return Extern(name, op, inputs, output, attrs, locations=self.locations(),
+                          others=tuple(others))
         axes = self.scope()
         self.expect("{")
         locations, binds, stores = self.body()
-        return Extern(name, op, inputs, output, attrs, tuple(stores), axes, tuple(binds), locations)
+        return Extern(name, op, inputs, output, attrs, tuple(stores), axes, tuple(binds), locations,
+                      tuple(others))
 
     def host(self) -> HostCall:
         name = self.name()

@@ -83,7 +83,8 @@ def _renamed(step: Step, names: Mapping[Buffer, Buffer]) -> Step:
         return step._replace(args=tuple(map(argument, step.args)),
                              outputs=tuple(names.get(b, b) for b in step.outputs))
     if isinstance(step, Extern):
-        return step._replace(inputs=tuple(map(operand, step.inputs)), output=operand(step.output))
+        return step._replace(inputs=tuple(map(operand, step.inputs)), output=operand(step.output),
+                             others=tuple(map(operand, step.others)))
     assert isinstance(step, Kernel)
 
     def renamed_load(e: Expr) -> Expr | None:

@@ -131,7 +131,8 @@ def _step_argument(a: Any) -> str:
 def _extern(e: Extern) -> list[str]:
     args = ", ".join(map(_step_argument, e.attrs))
     inputs = ", ".join(map(_operand, e.inputs))
-    head = f"extern {name_text(e.name)}: {e.op.name}({args}) of ({inputs}) -> {_operand(e.output)}"
+    outputs = " and ".join(map(_operand, (e.output, *e.others)))
+    head = f"extern {name_text(e.name)}: {e.op.name}({args}) of ({inputs}) -> {outputs}"
     lines = _located(e.locations)
     if not e.epilogue:
         return [head, *lines]

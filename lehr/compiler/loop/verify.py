@@ -78,7 +78,7 @@ def touched(step: Step) -> tuple[set[Buffer], set[Buffer]]:
     stores = step.stores if isinstance(step, Kernel) else step.epilogue
     if isinstance(step, Extern):
         reads |= {o.buffer for o in step.inputs}
-        writes.add(step.output.buffer)
+        writes |= {o.buffer for o in (step.output, *step.others)}
     for e in walk(values_of(stores, step.binds)):
         if e.kind == "Load":
             reads.add(e.fields[0])
@@ -141,9 +141,9 @@ class _Check:
             self.step(k)
 
     def extern(self, e: Extern) -> None:
-        for o in (*e.inputs, e.output):
+        for o in (*e.inputs, e.output, *e.others):
             self.operand(o)
-        if e.output.buffer in {o.buffer for o in e.inputs}:
+        if {o.buffer for o in (e.output, *e.others)} & {o.buffer for o in e.inputs}:
             raise LoopError("an extern reads its own output")
         if e.epilogue:
             if tuple(a.extent for a in e.axes) != tuple(e.output.shape):
@@ -220,7 +220,8 @@ class _Check:
     def bind(self, b: Bind, bound: dict[Any, Bind]) -> None:
         if b.value.dtype.category > dt.INT:
             raise LoopError(f"index {b.var} is bound to a {b.value.dtype.name}")
-        if sym.interval(b.var)[0] != 0 or prove_lt(b.var, b.bound) is not True:
+        none = b.bound == 0     # every value stops the program
+        if sym.interval(b.var)[0] != 0 or not none and prove_lt(b.var, b.bound) is not True:
             raise LoopError(f"index {b.var} may reach its bound")
         for e in walk((b.value,) if b.mask is None else (b.value, b.mask)):
             self.value(e, bound)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
+from lehr.base import dtype as dt
 from lehr.compiler.graph.ir import (
     Builder,
     Graph,
@@ -16,8 +17,25 @@ from lehr.compiler.graph.ir import (
 from lehr.ops import expand
 from lehr.ops.registry import Op
 
-# Composites that a back end takes whole, by device type.
-WHOLE: dict[str, frozenset[str]] = {"cpu": frozenset(), "cuda": frozenset()}
+
+def _streams(args: tuple[Any, ...]) -> bool:
+    """Whether an attention without dropout, in single or half precision, is computed by tiles."""
+    types = [a.type for a in args if isinstance(a, Value)]
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    *_, p, seed, offset = args
+    floats = [t for t in tensors if t.dtype is not dt.bool_]
+    rows = [t.type.shape[-1] for t in args[:3]]  # of query, key and value, or gradient
+    return (p == 0 and not isinstance(seed, Value) and not isinstance(offset, Value)
+            and all(t.dtype.wide is dt.float32 for t in floats)
+            and all(isinstance(n, int) and n > 0 for t in tensors for n in t.shape)
+            and all(n % 16 == 0 for n in rows) and all(len(t.shape) <= 6 for t in floats))
+
+
+# Composites that a back end takes whole, by device type, and which of their calls it takes.
+WHOLE: dict[str, frozenset[str]] = {
+    "cpu": frozenset(("attention", "attention_grad")), "cuda": frozenset()}
+TAKEN: dict[str, Callable[[tuple[Any, ...]], bool]] = {
+    "attention": _streams, "attention_grad": _streams}
 
 
 class Undecomposed(TypeError):
@@ -38,12 +56,13 @@ class Expander(Builder):
         self.whole = whole
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:
-        if op.decomp is not None and op.name not in self.whole:
+        kept = op.name in self.whole and (op.name not in TAKEN or TAKEN[op.name](args))
+        if op.decomp is not None and not kept:
             made = expand.decompose(self.F, op, args, op.rule(*args))
             if made is not NotImplemented:
                 named = op.signature.named
                 return named(*made) if named and type(made) is tuple else made
-        if not lowerable(op) and op.name not in self.whole:
+        if not lowerable(op) and not kept:
             where = f" ({self.location})" if self.location else ""
             raise Undecomposed(f"op {op.name}{where} has no lowering and no decomposition")
         return super().call(op, args)

@@ -15,6 +15,19 @@ typedef struct lehr_convolution {
   int64_t w_step[6];            /* group, out, in, then the dimensions */
 } lehr_convolution;
 
+/* Attention over up to four batch dimensions; steps are of those and of a row, whose elements lie
+   together. mask_kind: 0 none, 1 bytes that are true or not, 2 floats to add. `g`, `rise`: the
+   gradients of out and lse, `rise` may be NULL. */
+typedef struct lehr_attention {
+  const float *q, *k, *v, *g, *rise;
+  const void *mask;
+  float *out, *lse, *dq, *dk, *dv;
+  int64_t batch[4], l, s, e, ev, causal, mask_kind;
+  int64_t q_step[5], k_step[5], v_step[5], g_step[5], rise_step[5], mask_step[6];
+  int64_t out_step[5], lse_step[5], dq_step[5], dk_step[5], dv_step[5];
+  float scale;
+} lehr_attention;
+
 typedef struct lehr_runtime {
   /* Runs task(ctx, chunk, worker) once for each chunk in [0, chunks), on up to `threads` threads,
      and returns when all are done. `worker` in [0, threads) is a different number in each thread
@@ -37,4 +50,6 @@ typedef struct lehr_runtime {
   /* Templates: there once their library is loaded (lehr.compiler.run.template). */
   void (*convolve)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*convolve_weight)(const struct lehr_runtime *rt, const lehr_convolution *q);
+  void (*attend)(const struct lehr_runtime *rt, const lehr_attention *q);
+  void (*attend_back)(const struct lehr_runtime *rt, const lehr_attention *q);
 } lehr_runtime;

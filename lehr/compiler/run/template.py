@@ -11,7 +11,7 @@ import functools
 
 from lehr.compiler.run import library, pool
 
-NAMES = ("convolution",)
+NAMES = ("convolution", "attention")
 # Sums of products may be fused here, as in any library that multiplies matrices.
 FLAGS = ("-ffp-contract=fast",)
 
