@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from lehr.compiler.graph.part import is_tensor, needed, part
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.tensor.tensor import Tensor
+
+PATIENCE = 60.0     # seconds that the search for a smaller part may take
 
 
 class Fault(NamedTuple):
@@ -81,11 +84,12 @@ def smallest(run: Run, error: StageError) -> Fault:
     while found is None and size < 2 * len(chain):
         found = search.tail(chain[-size:], last)
         size *= 2
-    for fewer in range(size // 4 + 1, size // 2) if found is not None else ():
-        closer = search.tail(chain[-fewer:], last)
-        if closer is not None:
-            found = closer
-            break
+    low, high = size // 4, min(size // 2, len(chain))
+    while found is not None and high - low > 1:
+        middle = (low + high) // 2
+        closer = search.tail(chain[-middle:], last)
+        low, high = (middle, high) if closer is None else (low, middle)
+        found = closer or found
     if found is None:
         return Fault(error.stage, str(error), None, last.location)
     made, its = found
@@ -97,6 +101,7 @@ class Search:
 
     def __init__(self, run: Run, graph: Graph) -> None:
         self.run, self.graph = run, graph
+        self.end = time.monotonic() + PATIENCE
         arrays = check.copies(run.inputs)
         sizes = interp.bind_sizes(graph, arrays)
         self.values: dict[Value, Any] = dict(zip(graph.params, arrays, strict=True))
@@ -114,7 +119,9 @@ class Search:
 
     def tried(self, results: Sequence[Value], given: Sequence[Value]
               ) -> tuple[Graph, StageError] | None:
-        """The part that computes `results` from `given`, if it is wrong."""
+        """The part that computes `results` from `given`, if it is wrong and there is time left."""
+        if time.monotonic() > self.end:
+            return None
         made = part(self.graph, {"outputs": results}, given, name="part")
         error = wrong(made, [None] * len(results), self.run, [self.given(v) for v in given])
         return None if error is None else (made, error)

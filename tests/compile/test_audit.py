@@ -12,9 +12,10 @@ import pytest
 
 import lehr as torch
 from lehr.base import log, options
-from lehr.compiler import backend
+from lehr.compiler import backend, check
 from lehr.compiler.audit import AuditedFunction, AuditError, alike
 from lehr.compiler.capture import guard, rebuild
+from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import rebuild as rebuilt
 from lehr.compiler.passes import pipeline
 from lehr.ops import registry
@@ -407,3 +408,48 @@ def test_a_net_of_breaks_is_audited_as_a_whole(monkeypatch):
     with pytest.raises(AuditError) as caught:
         audited(f)(X)
     assert caught.value.fault.location.line == line_of(inner, "# here")
+
+
+# -- rounding
+
+def captured(function, *args):
+    """The graph of a function's only capture."""
+    seen = []
+    backend.BACKENDS["spy"] = lambda request, options: seen.append(request.graph) or (
+        backend.reference(request, options))
+    try:
+        torch.compile(function, backend="spy", fullgraph=True)(*args)
+    finally:
+        del backend.BACKENDS["spy"]
+    return seen[0]
+
+
+def test_noise_says_what_rounding_may_do_and_leaves_the_inputs():
+    def f(x, y):
+        x.add_(1)
+        return (x.sum() - y.sum()) * 1e4, x.relu()
+    graph = captured(f, X.clone(), X.clone())
+    arrays = [X._array.copy(), X._array.copy()]
+    mine = [a.copy() for a in arrays]
+    want = [*interp.run(graph, mine)["outputs"], *mine]
+    spread = check.noise(graph, arrays, want)
+    assert all(np.array_equal(a, X._array) for a in arrays)
+    assert 1e-3 < float(spread[0]) < 1 and spread[1].max() < 1e-4 and spread[2].max() < 1e-4
+
+
+def test_rounding_that_a_step_makes_much_of_is_no_fault():
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.LayerNorm(16), torch.nn.GELU(),
+                              torch.nn.Linear(16, 5))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(x), torch.tensor([1, 4]))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        optimizer.step()
+        return loss
+    run = audited(step)
+    for _ in range(3):
+        run(X)
