@@ -23,7 +23,6 @@ TABLE: dict[str, dict[str, str]] = {
             "dtype=DType bool=bool_ uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 "
             "complex64 complex128 half=float16 float=float32 double=float64 short=int16 int=int32 "
             "long=int64 cfloat=complex64 cdouble=complex128",
-        "lehr.base.device": "device=Device",
         "lehr.tensor.tensor": "Tensor Size is_tensor",
         "lehr.tensor.format":
             "memory_format=MemoryFormat contiguous_format channels_last channels_last_3d "
@@ -50,7 +49,7 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.index": "where",
         "lehr.tensor.memory": "as_strided is_storage UntypedStorage TypedStorage",
         "lehr.tensor.setting":
-            "set_default_device get_default_device use_deterministic_algorithms "
+            "device=Device set_default_device get_default_device use_deterministic_algorithms "
             "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
             "set_deterministic_debug_mode get_deterministic_debug_mode set_num_threads "
             "get_num_threads set_num_interop_threads get_num_interop_threads "
@@ -97,6 +96,9 @@ TABLE: dict[str, dict[str, str]] = {
             "get_gradient_edge increment_version register_multi_grad_hook save_on_cpu "
             "saved_tensors_hooks",
         "lehr.tensor.hook": "RemovableHandle=Handle",
+    },
+    "lehr.autograd.profiler": {
+        "lehr.utils.profile": "profile=Older record_function EventList=Averages",
     },
     "lehr.autograd.functional": {
         "lehr.tensor.jacobian": "jacobian hessian vjp jvp vhp hvp",
@@ -226,6 +228,10 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.io.trust":
             "add_safe_globals clear_safe_globals get_safe_globals safe_globals",
     },
+    "lehr.library": {
+        "lehr.tensor.custom":
+            "custom_op register_fake register_kernel register_autograd CustomOpDef",
+    },
     "lehr.multiprocessing": {
         "lehr.compat.multiprocessing": "spawn",
     },
@@ -269,10 +275,12 @@ MIRRORS: dict[str, str] = {
     "lehr.cpu": "lehr.accelerator.cpu",
     **{f"lehr.{kind}": "lehr.accelerator.families" for kind in ("xpu", "mps", "mtia")},
     "lehr.utils._pytree": "lehr.compat.pytree",
+    "lehr.profiler": "lehr.utils.profile",
+    "lehr.profiler.profiler": "lehr.utils.profile",
     "lehr.jit": "lehr.compat.jit",
     "lehr.jit.annotations": "lehr.compat.jit",
-    "lehr.hub": "lehr.compat.hub",
-    "lehr.utils.model_zoo": "lehr.compat.hub",
+    "lehr.hub": "lehr.io.hub",
+    "lehr.utils.model_zoo": "lehr.io.hub",
     "lehr.onnx": "lehr.compat.onnx",
     **{f"lehr.distributions.{name}": "lehr.distributions.continuous" for name in (
         "beta", "cauchy", "chi2", "dirichlet", "exponential", "gamma", "gumbel", "laplace",
@@ -287,6 +295,16 @@ MIRRORS: dict[str, str] = {
     "lehr.distributions.constraints": "lehr.distributions.constraint",
     "lehr.distributions.mixture_same_family": "lehr.distributions.mixture",
     "lehr.distributions.exp_family": "lehr.distributions.distribution",
+    "lehr.vision.utils": "lehr.vision.grid",
+    "lehr.vision.transforms.functional": "lehr.vision.picture",
+    "lehr.vision.transforms.transforms": "lehr.vision.transforms",
+    "lehr.vision.transforms.v2": "lehr.vision.transforms",
+    "lehr.vision.transforms.v2.functional": "lehr.vision.picture",
+    "lehr.vision.models.vision_transformer": "lehr.vision.models.transformer",
+    "lehr.vision.models.mobilenetv2": "lehr.vision.models.mobilenet",
+    "lehr.vision.models.alexnet": "lehr.vision.models.vgg",
+    **{f"lehr.vision.datasets.{name}": "lehr.vision.datasets" for name in (
+        "mnist", "cifar", "folder", "vision")},
     "lehr.version": "lehr.compat.version",
     "lehr.torch_version": "lehr.compat.version",
     "lehr.multiprocessing": "lehr.compat.multiprocessing",
