@@ -9,7 +9,7 @@ import functools
 import importlib
 import importlib.util
 import sys
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,8 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.show": "set_printoptions get_printoptions",
         "lehr.tensor.info": "finfo iinfo",
         "lehr.tensor.index": "where",
-        "lehr.tensor.memory": "as_strided is_storage UntypedStorage TypedStorage",
+        "lehr.tensor.memory": "as_strided is_storage resize_as_ UntypedStorage TypedStorage",
+        "lehr.tensor.lowrank": "svd_lowrank pca_lowrank",
         "lehr.tensor.setting":
             "device=Device set_default_device get_default_device use_deterministic_algorithms "
             "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
@@ -75,6 +76,8 @@ TABLE: dict[str, dict[str, str]] = {
             "clear_autocast_cache is_autocast_cpu_enabled get_autocast_cpu_dtype "
             "get_autocast_gpu_dtype",
         "lehr.io": "save load",
+        "lehr.accelerator.cpu": "Stream Event",
+        "lehr.accelerator.cuda": "OutOfMemoryError",
     },
     "lehr.autograd": {
         "lehr.tensor.gradient": "backward grad",
@@ -239,6 +242,26 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.amp.device":
             "custom_fwd custom_bwd autocast=cuda_autocast GradScaler=CudaScaler",
     },
+    "lehr.cuda.amp.autocast_mode": {
+        "lehr.amp.device": "custom_fwd custom_bwd autocast=cuda_autocast",
+    },
+    "lehr.cuda.amp.grad_scaler": {
+        "lehr.amp.device": "GradScaler=CudaScaler",
+    },
+    "lehr.cpu.amp.autocast_mode": {
+        "lehr.amp.device": "autocast=cpu_autocast",
+    },
+    "lehr.utils.dlpack": {
+        "lehr.tensor.create": "from_dlpack to_dlpack",
+    },
+    "lehr.storage": {
+        "lehr.tensor.memory": "UntypedStorage TypedStorage",
+    },
+    "lehr.distributions.utils": {
+        "lehr.distributions.distribution":
+            "broadcast_all=tensors clamp_probs logits_to_probs=from_logits "
+            "probs_to_logits=from_probs",
+    },
     "lehr.cpu.amp": {
         "lehr.amp.device": "autocast=cpu_autocast",
     },
@@ -271,6 +294,7 @@ MIRRORS: dict[str, str] = {
     "lehr.cuda": "lehr.accelerator.cuda",
     "lehr.cuda.memory": "lehr.accelerator.cuda",
     "lehr.cuda.random": "lehr.accelerator.cuda",
+    "lehr.functional": "lehr",
     "lehr.cuda.nvtx": "lehr.accelerator.nvtx",
     "lehr.cpu": "lehr.accelerator.cpu",
     **{f"lehr.{kind}": "lehr.accelerator.families" for kind in ("xpu", "mps", "mtia")},
@@ -456,9 +480,43 @@ class Finder:
         _equip(module)
 
 
+# Packages with a file whose submodules are attributes before they are imported, as in PyTorch.
+PACKAGES = frozenset(parent for name in (*TABLE, *MIRRORS, "lehr.utils.tensorboard.writer")
+                     if (parent := name.rpartition(".")[0]) not in (*TABLE, *MIRRORS, ""))
+
+
+class Loader(SourceFileLoader):
+    """Loads one of PACKAGES."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        module.__dict__.setdefault("__getattr__", functools.partial(_child, module.__name__))
+
+
+def _child(space: str, name: str) -> Any:
+    """`__getattr__` of one of PACKAGES."""
+    found = None if name.startswith("__") else _submodule(f"{space}.{name}")
+    if found is None:
+        raise AttributeError(f"module {space!r} has no attribute {name!r}",
+                             name=name, obj=sys.modules[space])
+    return found
+
+
+class PackageFinder:
+    """Finds PACKAGES, before Python's own finders do."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target) if name in PACKAGES else None
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
 globals().update(CONSTANTS)
 _equip(sys.modules[__name__])
 sys.meta_path.append(Finder)  # type: ignore[arg-type]
+sys.meta_path.insert(0, PackageFinder)  # type: ignore[arg-type]
 
 if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
