@@ -1,10 +1,10 @@
 /* Products of float32 matrices on tiles of bfloat16 (x86 with AMX): every number is the sum of
-   three bfloat16 numbers, x = h + m + l, exactly (8 + 8 + 8 bits, the first two rounded), and of the
-   nine products of parts the six that are not below 2^-26 of the whole are summed in float32. Errors
-   are those of a float32 product or smaller. Numbers for which that does not hold (infinities, NaN,
-   2^63 and more, below 2^-103 and not 0) are left to another gemm. Products of parts that are 0 in
-   all numbers are skipped: the result is the same. Numbers that are bfloat16 already are not taken
-   apart at all. */
+   three bfloat16 numbers, x = h + m + l, exactly (8 + 8 + 8 bits, the first two rounded). Of the
+   nine products of parts the six that are not below 2^-26 of the whole are summed in float32.
+   Errors are those of a float32 product or smaller. Numbers for which that does not hold
+   (infinities, NaN, 2^63 and more, below 2^-103 and not 0) are left to another gemm. Products of
+   parts that are 0 in all numbers are skipped: the result is the same. Numbers that are bfloat16
+   already are not taken apart at all. */
 #include <immintrin.h>
 #include <pthread.h>
 #include <stdint.h>
