@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from lehr.base import proof
 from lehr.base.options import Options
 from lehr.compiler import check
-from lehr.compiler.capture.entry import Compiled, Request
+from lehr.compiler.capture.entry import Compiled, Request, concrete
 from lehr.compiler.counters import COUNTERS, NAMES
 from lehr.compiler.emit import c
 from lehr.compiler.graph import interp
@@ -39,15 +40,15 @@ def eager_array(value: Any) -> Any:
 def reference(request: Request, options: Options) -> Compiled:
     """The graph interpreter: slow, and what every other back end is compared with."""
     graph = functionalize(request.graph)
-    strides = request.strides
 
     def tensors(arrays: Sequence[Any], layouts: Sequence[Any]) -> list[Tensor]:
         return [laid_out(a, s) for a, s in zip(arrays, layouts, strict=True)]
 
     if not request.tangents:
         def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
-            found = interp.run(graph, [eager_array(t) for t in inputs])
-            return tensors(found["outputs"], strides), None
+            sizes = sizes_of(request, inputs)
+            found = interp.run(graph, [eager_array(t) for t in inputs], sizes)
+            return tensors(found["outputs"], concrete(request.strides, sizes)), None
         return Compiled(forward, same=word.same())
     names = [t.name for t in request.tangents]
     params = {p.name: p for p in graph.params}
@@ -57,23 +58,36 @@ def reference(request: Request, options: Options) -> Compiled:
 
     def forward_joint(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         arrays = [eager_array(t) for t in inputs]
-        found = interp.run(split.forward, arrays)
-        state = collect(kept, arrays, found["saved"])
-        return tensors(found["outputs"], strides), state
+        sizes = sizes_of(request, inputs)
+        found = interp.run(split.forward, arrays, sizes)
+        state = sizes, collect(kept, arrays, found["saved"])
+        return tensors(found["outputs"], concrete(request.strides, sizes)), state
 
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
-        found = interp.run(split.backward, [*state, *(t._array for t in tangents)])
-        return tensors(found["grads"], request.grad_strides)
-    return Compiled(forward_joint, backward, functools.partial(replay, graph), same=word.same(),
+        sizes, saved = state
+        found = interp.run(split.backward, [*saved, *(t._array for t in tangents)], sizes)
+        return tensors(found["grads"], concrete(request.grad_strides, sizes))
+    return Compiled(forward_joint, backward, replaying(graph, request), same=word.same(),
                     reads=reads_of(split, order))
 
 
-def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor]) -> list[Tensor]:
+def sizes_of(request: Request, inputs: Sequence[Any]) -> dict[Any, int]:
+    """The value of every symbol in a call."""
+    return dict(zip(request.sizes, request.read(inputs), strict=True))
+
+
+def replaying(graph: Graph, request: Request) -> Callable[..., list[Tensor]]:
+    """`Compiled.replay` of a joint graph."""
+    return lambda inputs, tangents: replay(graph, inputs, tangents, sizes_of(request, inputs))
+
+
+def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor],
+           sizes: Mapping[Any, int]) -> list[Tensor]:
     """The gradients of a functionalized joint graph, op by op on the tape: a derivative of a
     compiled backward is asked for."""
     known: dict[Value, Any] = dict(zip(graph.params, [*inputs, *tangents], strict=True))
     for node in graph.nodes:
-        args = map_values(node.args, known.__getitem__)
+        args = concrete(map_values(node.args, known.__getitem__), sizes)
         if node.op.name == "read":
             made: Any = args[0]
         elif node.op.name == "number":
@@ -124,21 +138,29 @@ def laid_out(a: Any, strides: tuple[Any, ...]) -> Tensor:
 
 
 class Native:
-    """A graph compiled for the CPU: (inputs) -> its results as tensors, Refs updated in place.
+    """A graph compiled for the CPU: (inputs, sizes) -> its results as tensors, Refs updated in
+    place; sizes: of the graph's symbols, `hints` those of the first call.
 
     A program is kept in the cache under the text of its graph: where the same graph was compiled
-    before, no pass runs and no compiler is looked for.
+    before, no pass runs and no compiler is looked for. What was decided about symbols is kept with
+    it.
     """
 
-    def __init__(self, graph: Graph, strides: Sequence[Any], options: Options) -> None:
+    def __init__(self, graph: Graph, strides: Sequence[Any], options: Options,
+                 hints: Mapping[Any, int] | None = None) -> None:
         self.graph, self.strides, self.options = graph, strides, options
+        self.hints = hints or {}
         parts = toolchain.parts(options)
+        sizes = {"sizes": repr(list(self.hints.values()))} if self.hints else {}
         key = cache.key("program", graph=print_graph(graph), strides=repr(list(strides)),
-                        **parts, **options.key())
+                        **parts, **sizes, **options.key())
         payload = cache.store(options).get_or_build(key, self.build, target=parts["target"])
         found = entry.unbundle(payload)
         record = json.loads(found["record"])
         self.counts: dict[str, int] = json.loads(found["counts"])
+        for text in json.loads(found["decided"]):
+            relation = proof.Relation.parse(text, {v.name: v for v in self.hints})
+            assert proof.decide(relation.lhs, relation.op, relation.rhs), text
         code = found["code"]
         loaded = library.load(code, record["name"]) if code else library.nothing()
         self.run = executable.Executable(record, loaded, host_call)
@@ -149,7 +171,7 @@ class Native:
 
     def lowered(self) -> tuple[Graph, Program, memory_plan.Plan, c.Code]:
         """The stages of the compilation: the graph after passes, the program, its plan, its C."""
-        graph = pipeline.run(self.graph, self.options)
+        graph = pipeline.run(self.graph, self.options, passes=pipeline.passes_of(c.WHOLE))
         program = lower.lower(graph, result_strides=self.strides, supports=c.supports)
         program = fuse.fuse(program)
         plan = memory_plan.plan(program)
@@ -158,7 +180,8 @@ class Native:
 
     def build(self) -> bytes:
         """What the cache keeps: the record of the call, the machine code, counts."""
-        _, program, plan, code = self.lowered()
+        with proof.noting() as decided:
+            _, program, plan, code = self.lowered()
         built = b""
         if code.sources and code.record["steps"]:
             built = library.code(list(code.sources), code.record["name"], self.options, c.FLAGS)
@@ -167,10 +190,11 @@ class Native:
                   "launches": m.launches, "moved": m.moved, "arena": plan.nbytes, "peak": plan.peak}
         counts = {k: v for k, v in counts.items() if isinstance(v, int)}
         return entry.bundle({"record": json.dumps(code.record).encode(), "code": built,
+                             "decided": json.dumps(decided).encode(),
                              "counts": json.dumps(counts).encode()})
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
-        return (self.host or self.first(inputs))(inputs)
+    def __call__(self, inputs: Sequence[Any], sizes: tuple[int, ...] = ()) -> list[Tensor]:
+        return (self.host or self.first(inputs))(inputs, sizes)
 
     def first(self, inputs: Sequence[Any]) -> Host:
         """The host function, once there are inputs that tell numbers from tensors."""
@@ -188,9 +212,10 @@ def host_call(name: str, args: tuple[Any, ...]) -> Any:
     return execute.run(registry.get(name), args)
 
 
-def program_of(graph: Graph, strides: Sequence[Any], options: Options) -> Any:
+def program_of(graph: Graph, strides: Sequence[Any], options: Options,
+               hints: Mapping[Any, int] | None = None) -> Any:
     """The program of a graph, which checks its stages where that is asked for."""
-    made: Any = Native(graph, strides, options)
+    made: Any = Native(graph, strides, options, hints)
     if options.audit:
         made = check.Recorded(made, graph, strides, options)
     return check.Checked(made, graph, strides, options) if options.check else made
@@ -198,6 +223,8 @@ def program_of(graph: Graph, strides: Sequence[Any], options: Options) -> Any:
 
 def native(request: Request, options: Options, make: Callable[..., Any] = program_of) -> Compiled:
     """C for the CPU; `make`: (graph, result strides, options) -> program."""
+    if request.sizes:
+        return sized(request, options, make)
     if not request.tangents:
         program = make(request.graph, request.strides, options)
         return Compiled(functools.partial(plain, program), report=(program,),
@@ -221,12 +248,46 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
         return second([*state, *rows])
     made = Compiled(
-        functools.partial(forward, first), backward, functools.partial(replay, graph),
+        functools.partial(forward, first), backward, replaying(graph, request),
         (first, second), binding(forward, first), word.same())
     made = made._replace(reads=reads_of(split, order))
     if options.check or options.audit:
         made = check.joint(made, request.graph, graph, split, order)
     return made
+
+
+def sized(request: Request, options: Options, make: Callable[..., Any]) -> Compiled:
+    """`native` for a graph with symbols, whose values are read from the inputs at each call."""
+    read, hints = request.read, request.sizes
+    if not request.tangents:
+        program = make(request.graph, request.strides, options, hints)
+
+        def alone(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+            return program(inputs, read(inputs)), None
+        return Compiled(functools.partial(alone, program), report=(program,),
+                        bind=binding(alone, program), same=word.same())
+    graph = functionalize(request.graph)
+    params = {p.name: p for p in graph.params}
+    names = {t.name for t in request.tangents}
+    split = partition.split(graph, [params[t.name] for t in request.tangents])
+    order = [p for p in graph.params if p.name not in names]
+    kept = places(split, order)
+    count = len(request.strides)
+    saved = [None] * len(split.forward.results["saved"])
+    first = make(split.forward, [*request.strides, *saved], options, hints)
+    second = make(split.backward, request.grad_strides, options, hints)
+
+    def forward(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+        sizes = read(inputs)
+        made = program(inputs, sizes)
+        return made[:count], (sizes, collect(kept, inputs, made[count:]))
+
+    def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
+        rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
+        return second([*state[1], *rows], state[0])
+    return Compiled(functools.partial(forward, first), backward, replaying(graph, request),
+                    (first, second), binding(forward, first), word.same(),
+                    reads_of(split, order))
 
 
 def plain(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:

@@ -76,7 +76,7 @@ def stages(graph: Graph, strides: Sequence[Any], options: Options) -> Iterator[S
         return lambda arrays: list(loop_interp.run(p, arrays, plan=plan))
 
     yield Stage("the captured graph", interpreted(graph))
-    for each in pipeline.PASSES:
+    for each in pipeline.passes_of(c.WHOLE):
         graph = each.run(graph)
         yield Stage(f"the graph after the pass {each.name}", interpreted(graph))
     program = lower.lower(graph, result_strides=strides, supports=c.supports)

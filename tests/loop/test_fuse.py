@@ -76,7 +76,7 @@ def test_transformer_block():
     assert counts.externs == 18 and counts.kernels <= 13 and counts.launches <= 26
     assert counts.moved <= 21.5e6 < measure(plain).moved
     place = plan(fused)
-    assert place.nbytes <= 2.7e6 and place.nbytes <= place.peak * 1.06
+    assert place.nbytes <= 2.8e6 and place.nbytes <= place.peak * 1.05
     calls = [s for s in fused.steps if isinstance(s, Extern)]
     assert sum(bool(c.epilogue) for c in calls) >= 2  # bias; bias and gelu
     # No copies: the heads are read and written where they lie.

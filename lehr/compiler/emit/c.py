@@ -29,6 +29,7 @@ ALIGN = 64
 _HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention")
 _TEMPLATES = (convolution, attention)
 _EXTERNS = (product, *_TEMPLATES)
+WHOLE = tuple(attention.TENSORS)  # composites that templates take as they are
 
 
 class Code(NamedTuple):

@@ -9,7 +9,6 @@ from lehr.base import dtype as dt
 from lehr.compiler.graph.ir import (
     Builder,
     Graph,
-    RefType,
     TensorType,
     Value,
     copy_into,
@@ -31,9 +30,7 @@ def _streams(args: tuple[Any, ...]) -> bool:
             and all(n % 16 == 0 for n in rows) and all(len(t.shape) <= 6 for t in floats))
 
 
-# Composites that a back end takes whole, by device type, and which of their calls it takes.
-WHOLE: dict[str, frozenset[str]] = {
-    "cpu": frozenset(("attention", "attention_grad")), "cuda": frozenset()}
+# Which calls of composites that a back end may take whole are taken so; all, where none is said.
 TAKEN: dict[str, Callable[[tuple[Any, ...]], bool]] = {
     "attention": _streams, "attention_grad": _streams}
 
@@ -68,16 +65,12 @@ class Expander(Builder):
         return super().call(op, args)
 
 
-def decompose(graph: Graph, whole: Collection[str] | None = None) -> Graph:
-    """The graph without composites, save those named in `whole` (default: the device's in WHOLE).
+def decompose(graph: Graph, whole: Collection[str] = ()) -> Graph:
+    """The graph without composites, save those named in `whole`, as a back end takes them.
 
     A composite's results keep their dtypes; half precision is computed in float32 inside it.
     Undecomposed names an op that nothing can be done about, and the user's line.
     """
-    if whole is None:
-        types = [p.type.tensor if isinstance(p.type, RefType) else p.type for p in graph.params]
-        devices = {t.device.type for t in types if isinstance(t, TensorType)}
-        whole = WHOLE["cuda" if "cuda" in devices else "cpu"]
     builder = Expander(graph.name, whole)
     builder.symbols = list(graph.symbols)
     known: dict[Value, Any] = {p: builder.param(p.name, p.type) for p in graph.params}

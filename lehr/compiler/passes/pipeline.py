@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -28,6 +29,12 @@ PASSES = (
     Pass("decompose", decompose),          # composites -> ops that lowering takes
     Pass("simplify", simplify),            # dead code, equal calls, exact algebra
 )
+
+
+def passes_of(whole: Collection[str]) -> tuple[Pass, ...]:
+    """The passes for a back end that takes the composites `whole` as they are."""
+    taking = functools.partial(decompose, whole=whole)
+    return tuple(p._replace(run=taking) if p.name == "decompose" else p for p in PASSES)
 
 
 class Timing(NamedTuple):
