@@ -20,7 +20,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NoReturn, Union
+from typing import Any, ClassVar, Union
 
 Expr = Union[int, "Sym"]
 Term = tuple["Sym", int]
@@ -30,6 +30,17 @@ INF = math.inf
 # symbolic upper end).
 DIV, MOD, SPLIT, BOUND = 1, 2, 4, 8
 MEMO_LIMIT = 1 << 16
+
+
+class Asker(threading.local):
+    """Whom a program that compares sizes as numbers asks, in this thread: `ask(op, a, b)` and
+    `settle(e)`; None: comparisons are structural. See `proof.asking`.
+    """
+
+    decider: Any = None
+
+
+ASKER = Asker()
 
 
 class Rule:
@@ -57,7 +68,11 @@ class Rule:
                 a = a.lo
             if isinstance(b, Var) and b.lo == b.hi:
                 b = b.lo
-            result = self.build(a, b)
+            held, ASKER.decider = ASKER.decider, None
+            try:
+                result = self.build(a, b)
+            finally:
+                ASKER.decider = held
             if len(memo) >= MEMO_LIMIT:
                 memo.clear()
             memo[key] = result
@@ -95,8 +110,14 @@ def _binary(rule: Rule, swapped: bool = False) -> Callable[[Sym, Any], Any]:
     return apply
 
 
-def _ordered(symbol: str) -> Callable[[Sym, Any], NoReturn]:
-    def refuse(self: Sym, other: Any) -> NoReturn:
+def _ordered(symbol: str) -> Callable[[Sym, Any], bool]:
+    def refuse(self: Sym, other: Any) -> bool:
+        if ASKER.decider is not None:
+            if isinstance(other, float):
+                return bool(_FLOATS[symbol](ASKER.decider.settle(self), other))
+            if not isinstance(other, int | Sym):
+                return NotImplemented
+            return bool(ASKER.decider.ask(symbol, self, other))
         raise TypeError(
             f"'{symbol}' on a symbolic integer has no truth value: use prove_* for what holds for "
             f"all sizes, or decide(a, '{symbol}', b) to choose and record the fact"
@@ -105,11 +126,16 @@ def _ordered(symbol: str) -> Callable[[Sym, Any], NoReturn]:
     return refuse
 
 
+_FLOATS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
 class Sym:
     """A symbolic integer: `Var` under ``+ - * // % **``, `minimum`, `maximum` and `ceildiv`.
 
-    ``==`` is structural identity and returns a bool. ``<`` and truth raise `TypeError`. ``lo`` and
-    ``hi`` (plus or minus infinity where unbounded) hold every value the expression can take;
+    ``==`` is structural identity and returns a bool. ``<`` and truth raise `TypeError`. Where an
+    `ASKER` is in force, all of them, and conversions to `int`, are decided as for numbers. ``lo``
+    and ``hi`` (plus or minus infinity where unbounded) hold every value the expression can take;
     ``div`` divides every value. An expression is defined where no divisor in it is zero;
     simplification may widen that domain.
     """
@@ -155,7 +181,36 @@ class Sym:
             result = MUL(result, self)
         return result
 
-    def __bool__(self) -> NoReturn:
+    def __eq__(self, other: Any) -> Any:
+        if self is other:
+            return True
+        decider = ASKER.decider
+        if decider is None or not isinstance(other, int | Sym):
+            return NotImplemented
+        return decider.ask("==", self, other)
+
+    __hash__ = object.__hash__
+
+    def settled(self) -> int:
+        """The value, where somebody can be asked for it."""
+        if ASKER.decider is None:
+            raise TypeError("a symbolic integer is not an int: its value is not known")
+        return int(ASKER.decider.settle(self))
+
+    __index__ = __int__ = __trunc__ = settled
+
+    def __float__(self) -> float:
+        return float(self.settled())
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.settled() / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.settled()
+
+    def __bool__(self) -> bool:
+        if ASKER.decider is not None:
+            return bool(ASKER.decider.ask("!=", self, 0))
         raise TypeError(
             "a symbolic integer has no truth value: use prove_* for what holds for all sizes, "
             "or decide(a, '!=', 0) to choose and record the fact"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lehr.base.bound import nonneg, without_quotients
-from lehr.base.poly import Expr, Sym, Var, const_of, terms_of
+from lehr.base.poly import ASKER, Expr, Sym, Var, const_of, terms_of
 from lehr.base.sym import (
     Mod,
     divisor,
@@ -196,14 +196,54 @@ def decide(a: Expr, op: str, b: Expr) -> bool:
     """``a op b`` as a bool: compared, proven, or asked from the decider in force; otherwise raises
     `Undecided`.
     """
-    answer = prove(op, a, b)
-    if answer is not None:
-        return answer
-    relation = Relation(op, a, b)
-    decider = _decider.get()
-    if decider is None:
-        raise Undecided(relation)
-    return decider.decide(relation)
+    if isinstance(a, int) and isinstance(b, int):
+        return _compare[op](a, b)
+    with asking(None):
+        answer = prove(op, a, b)
+        if answer is not None:
+            return answer
+        relation = Relation(op, a, b)
+        decider = _decider.get()
+        if decider is None:
+            raise Undecided(relation)
+        holds = decider.decide(relation)
+        notes = _notes.get()
+        if notes is not None:
+            notes.append(str(relation if holds else relation.negated()))
+        return holds
+
+
+_notes: ContextVar[list[str] | None] = ContextVar("lehr_notes", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[list[str]]:
+    """The texts of the relations that are decided (not proven) within the block, as they hold."""
+    made: list[str] = []
+    token = _notes.set(made)
+    try:
+        yield made
+    finally:
+        _notes.reset(token)
+
+
+class Asked(Protocol):
+    """What numbers that a program compares or converts ask: see `asking`."""
+
+    def ask(self, op: str, a: Expr, b: Expr) -> bool: ...
+
+    def settle(self, e: Expr) -> int: ...
+
+
+@contextmanager
+def asking(asked: Asked | None) -> Iterator[None]:
+    """Within the block, in this thread, ``a == b``, ``a < b``, ``bool(a)`` and ``int(a)`` of
+    symbolic integers are asked from `asked`; None: they are structural, or raise, as ever."""
+    held, ASKER.decider = ASKER.decider, asked
+    try:
+        yield
+    finally:
+        ASKER.decider = held
 
 
 class Contradiction(ValueError):

@@ -12,6 +12,7 @@ NAMES = {
     "ops_captured": "tensor ops inside graphs, counted at capture",
     "breaks": "graph breaks met",
     "recompiles": "captures of a function that had one already",
+    "specialised": "graphs compiled for their very sizes since a stage could not do otherwise",
     "fallbacks": "calls that ran eagerly because capture or compilation failed",
     "kernels": "kernels in compiled programs",
     "externs": "library calls in compiled programs",

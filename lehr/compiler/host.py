@@ -13,7 +13,7 @@ from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.compiler.run import memory
-from lehr.compiler.run.executable import ARENA, FIRST, Executable
+from lehr.compiler.run.executable import ARENA, FAULT_WORDS, FIRST, Executable, evaluate
 from lehr.tensor.leased import Layout
 from lehr.tensor.tensor import Tensor
 
@@ -22,13 +22,15 @@ NUMBERS: dict[str, Any] = {
     "float64": ctypes.c_double, "float32": ctypes.c_float, "int64": ctypes.c_int64,
     "int32": ctypes.c_int32, "bool": ctypes.c_bool}
 
+MOST = 256      # sizes for which a host remembers how results are made
+
 Frame = tuple[Any, list[tuple[int, Any]]]   # pointers; (input, place of its number)
 
 
 class Host:
     """(inputs) -> results. Calls may overlap: each has a frame of its own.
 
-    program  the compiled code, of static sizes
+    program  the compiled code; a call gives the sizes of its symbols
     numbers  which inputs are Python numbers
     bound    inputs whose tensors never change: their memory must outlive every call
     """
@@ -42,12 +44,27 @@ class Host:
                         if i not in self.numbers and i not in self.bound]
         self.fixed = [(FIRST + i, t._storage.ptr + t._offset * sizes[i])
                       for i, t in self.bound.items()]
-        self.results = [
-            (n, Layout(dt.named(o["dtype"]), tuple(o["shape"]), tuple(o["strides"])))
-            for n, o in enumerate(record["outputs"], FIRST + len(sizes))]
-        self.scratch: int = record["arena"]
+        self.symbols = program.symbols
+        self.first = program.fault + FAULT_WORDS        # the place of the first size in a frame
+        self.plans: dict[tuple[int, ...], Any] = {}
+        self.results, self.scratch = ([], 0) if self.symbols else self.plan(())
         self.run, self.fault = program.run, program.fault
         self.ready: list[Frame] = []
+
+    def plan(self, sizes: tuple[int, ...]) -> tuple[list[tuple[int, Layout]], int]:
+        """How the results of a call of certain sizes are made, and the bytes of its arena."""
+        found = self.plans.get(sizes)
+        if found is None:
+            record, known = self.program.record, dict(zip(self.symbols, sizes, strict=True))
+
+            def of(several: Sequence[Any]) -> tuple[int, ...]:
+                return tuple([evaluate(e, known) for e in several])
+            results = [(n, Layout(dt.named(o["dtype"]), of(o["shape"]), of(o["strides"])))
+                       for n, o in enumerate(record["outputs"], FIRST + self.program.params)]
+            if len(self.plans) >= MOST:
+                self.plans.clear()
+            found = self.plans[sizes] = results, evaluate(record["arena"], known)
+        return found
 
     def bind(self, bound: Mapping[int, Tensor]) -> Host:
         """The same program with some inputs known."""
@@ -57,7 +74,7 @@ class Host:
         """A frame for one call, with all that is the same in every call."""
         program = self.program
         p = (ctypes.c_void_p * (program.length + len(self.numbers)))()
-        program.start(p, ())
+        program.start(p, (0,) * len(self.symbols))
         numbers = []
         for n, i in enumerate(self.numbers, program.length):
             kind = NUMBERS[program.record["params"][i]["dtype"]]
@@ -67,7 +84,7 @@ class Host:
             p[slot] = address
         return p, numbers
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Tensor]:
+    def __call__(self, inputs: Sequence[Any], sizes: tuple[int, ...] = ()) -> list[Tensor]:
         try:
             frame = self.ready.pop()
         except IndexError:
@@ -79,13 +96,17 @@ class Host:
             p[slot] = (s._ptr or s.ptr) + t._offset * size
         for i, place in numbers:
             place.value = inputs[i]
+        results, scratch = self.results, self.scratch
+        if self.symbols:
+            results, scratch = self.plan(sizes)
+            p[self.first:self.first + len(sizes)] = sizes
         made = []
-        for slot, layout in self.results:
+        for slot, layout in results:
             t = layout.make()
             p[slot] = t._storage._ptr
             made.append(t)
-        if self.scratch:
-            buffer = memory.host.lease(self.scratch)
+        if scratch:
+            buffer = memory.host.lease(scratch)
             p[ARENA] = buffer.address
             try:
                 self.run(p)

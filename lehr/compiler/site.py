@@ -30,6 +30,7 @@ from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.machine import Machine, Outcome
 from lehr.compiler.capture.resume import Point, line_at, make_resume
 from lehr.compiler.capture.segment import Link, Segment
+from lehr.compiler.capture.size import Policy, Resize
 from lehr.compiler.capture.source import Source, local
 from lehr.compiler.capture.tensors import is_native
 from lehr.compiler.counters import COUNTERS
@@ -331,10 +332,7 @@ class Site:
             self.loosen(args, kwargs)
         began = time.perf_counter()
         try:
-            attempt = capture_call(lambda m: self.begin(m, args, kwargs), self.loose, self.brittle,
-                                   self.broke)
-            COUNTERS.add("bytecodes", attempt.steps)
-            entry = self.entry(attempt, self.positional(args), tuple(kwargs))
+            attempt, entry = self.attempt(args, kwargs)
             self.note(attempt, entry, time.perf_counter() - began)
         except Unsupported:
             raise
@@ -348,6 +346,42 @@ class Site:
             return None
         self.entries = [entry, *self.entries]
         return entry
+
+    def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Attempt, Any]:
+        """A captured call and its entry; where a stage cannot do without a size, anew."""
+        policy = self.policy()
+        while True:
+            attempt = capture_call(lambda m: self.begin(m, args, kwargs), self.loose, self.brittle,
+                                   self.broke, policy)
+            COUNTERS.add("bytecodes", attempt.steps)
+            try:
+                return attempt, self.entry(attempt, self.positional(args), tuple(kwargs))
+            except Resize as needs:
+                policy = policy.but(needs)
+            except Exception as error:
+                captured = attempt.captured
+                if captured is None or not captured.machine.sizes.hints:
+                    raise
+                log.channel("capture")("%s: not with symbolic sizes: %s: %s", self.name,
+                                       type(error).__name__, error)
+                COUNTERS.add("specialised")
+                policy = policy.but(Resize(everything=True))
+
+    def policy(self) -> Policy:
+        """Which sizes are symbols in the next capture: those that were seen to change, too."""
+        dynamic = self.family.options.dynamic
+        if self.family.options.check or self.family.options.audit:
+            dynamic = False     # stages are compared at the sizes of the first call
+        if dynamic is False or not self.entries:
+            return Policy(dynamic)
+        seen: dict[Any, tuple[int, ...]] = {}
+        for entry in self.entries:
+            for source, kind, detail in entry.facts:
+                if kind == "tensor":
+                    rank = len(detail.seen)
+                    for d, n in enumerate(detail.seen):
+                        seen[source, rank, d] = (*seen.get((source, rank, d), ()), n)
+        return Policy(dynamic, seen)
 
     def entry(self, attempt: Attempt, positional: tuple[str, ...], names: tuple[str, ...]) -> Any:
         """What was captured, compiled; a call without a graph simply runs natively."""

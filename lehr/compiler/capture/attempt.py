@@ -11,11 +11,13 @@ from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.machine import Outcome
 from lehr.compiler.capture.resume import CannotResume
 from lehr.compiler.capture.segment import make_segment
+from lehr.compiler.capture.size import Policy, Resize
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.tensors import TensorMachine, enter, leave
 from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.tensor.state import STATE
 
+STATIC = Policy(dynamic=False)
 Begin = Callable[[TensorMachine], Outcome]
 
 
@@ -32,21 +34,24 @@ class Attempt(NamedTuple):
 
 
 def capture_call(begin: Begin, loose: frozenset[Source] = frozenset(), brittle: bool = False,
-                 broke: Callable[[CaptureBreak], None] | None = None) -> Attempt:
+                 broke: Callable[[CaptureBreak], None] | None = None,
+                 policy: Policy = STATIC) -> Attempt:
     """Captures one call; nothing outside changes.
 
-    begin: starts the call on a machine; loose, brittle: see `TensorMachine`; broke: called with
-    the first graph break. At a break, the call is captured anew up to the instruction of the
+    begin: starts the call on a machine; loose, brittle, policy: see `TensorMachine`; broke: called
+    with the first graph break. At a break, the call is captured anew up to the instruction of the
     outermost frame, or up to an earlier one if the state there cannot be handed on.
     """
     first: CaptureBreak | None = None
     halt, count = -1, 0
     flat: frozenset[int] = frozenset()
     while True:
-        machine = TensorMachine(halt, flat, loose, brittle)
+        machine = TensorMachine(halt, flat, loose, brittle, policy)
         try:
             captured = capture_once(machine, begin, first)
             return Attempt(captured, captured.facts, count + machine.count)
+        except Resize as needs:
+            policy = policy.but(needs)
         except NeedsFlat as needs:
             flat = flat | {id(needs.storage.origin)}
         except CaptureBreak as error:
@@ -65,17 +70,19 @@ def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | Non
     held = enter(machine.tracer)
     try:
         segment = None
-        try:
-            value, fault = begin(machine)
-        except CaptureBreak as stop:
-            if stop.code != "halt" or broke is None:
-                raise
-            segment, value = make_segment(stop.frames[0], machine.handling[-1], broke)
-            fault = None
-        machine.frame = None
-        after = leave(held)
-        STATE.tracer = machine.tracer
-        return Captured(machine, value, fault, after, held, segment)
+        with machine.sizes.deciding(True):
+            try:
+                value, fault = begin(machine)
+            except CaptureBreak as stop:
+                if stop.code != "halt" or broke is None:
+                    raise
+                machine.halt = -1   # hooks may yet be interpreted, where the tape is walked
+                segment, value = make_segment(stop.frames[0], machine.handling[-1], broke)
+                fault = None
+            machine.frame = None
+            after = leave(held)
+            STATE.tracer = machine.tracer
+            return Captured(machine, value, fault, after, held, segment)
     except CaptureBreak as error:
         error.forbidden = STATE.unbroken
         raise

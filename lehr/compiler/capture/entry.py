@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
+from lehr.base.sym import Sym, evaluate
 from lehr.compiler.capture import guard
 from lehr.compiler.capture.arithmetic import NumberValue
 from lehr.compiler.capture.check import Check
@@ -20,6 +21,7 @@ from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.finish import Finish
 from lehr.compiler.capture.forget import forget
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
+from lehr.compiler.capture.size import SizeValue
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.tensors import (
     NativeValue,
@@ -30,7 +32,7 @@ from lehr.compiler.capture.tensors import (
 )
 from lehr.compiler.capture.tracer import Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Value
-from lehr.compiler.graph.ir import Graph, TensorType
+from lehr.compiler.graph.ir import Graph, RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import layout, registry
 from lehr.tensor import autograd, dispatch, node
@@ -42,6 +44,8 @@ class Request(NamedTuple):
     """What a back end compiles.
 
     graph     results "outputs" and, for a joint graph, "grads"
+    sizes     symbol of the graph -> its size in the captured call
+    places    of each symbol: (number of an input, dimension; None: it is the input, a number)
     tangents  the parameters that only backward has: gradients of the outputs `roots`
     strides   eager layout of every output and gradient
     """
@@ -50,6 +54,12 @@ class Request(NamedTuple):
     tangents: tuple[GraphValue, ...]
     strides: tuple[tuple[Any, ...], ...]
     grad_strides: tuple[tuple[Any, ...], ...]
+    sizes: Mapping[Any, int] = {}
+    places: tuple[tuple[int, int | None], ...] = ()
+
+    def read(self, inputs: Sequence[Any]) -> tuple[int, ...]:
+        """The sizes of a call, in the order of the symbols."""
+        return tuple([inputs[i] if d is None else inputs[i]._shape[d] for i, d in self.places])
 
 
 class Compiled(NamedTuple):
@@ -90,6 +100,10 @@ class Stopped(Exception):
 
 # What a program raises because of data.
 DATA_ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
+
+
+NO_SIZES: Mapping[Any, int] = {}
+SIZED = (2, 3, 4)       # fields of an `Output` that may hold symbols
 
 
 class Output(NamedTuple):
@@ -267,6 +281,9 @@ class Collector(Rebuilder):
             self.captured.add_number(value)
         return 0
 
+    def size(self, value: SizeValue) -> Any:
+        return 0
+
     def primed(self, resume: Any, function: Any, state: list[Any]) -> Any:
         """Nothing of the program may run here."""
         return (x for x in "")
@@ -285,9 +302,10 @@ class Replay(Rebuilder):
     repeats = True
 
     def __init__(self, entry: Entry, arguments: Mapping[str, Any],
-                 outputs: Sequence[Tensor]) -> None:
+                 outputs: Sequence[Tensor], sizes: Mapping[Any, int]) -> None:
         super().__init__(entry.captured.machine)
         self.entry, self.arguments, self.outputs = entry, arguments, outputs
+        self.sizes = sizes
         self.tensors: dict[int, Tensor] = {}
 
     def read(self, value: Any) -> Any:
@@ -307,8 +325,15 @@ class Replay(Rebuilder):
     def _make(self, twin: Tensor, how: Output) -> Tensor:
         if how.index >= 0 and how.root:
             return self.outputs[how.index]
-        return placed(twin, how, self.outputs[how.index] if how.index >= 0 else
-                      how.source.read(self.arguments))
+        base = self.outputs[how.index] if how.index >= 0 else how.source.read(self.arguments)
+        if self.sizes:
+            known = Output(*[concrete(x, self.sizes) if n in SIZED else x
+                             for n, x in enumerate(how)])
+            return placed(twin, known, base, self.sizes)
+        return placed(twin, how, base)
+
+    def size(self, value: SizeValue) -> Any:
+        return concrete(value.size, self.sizes)
 
     def number(self, value: NumberValue) -> Any:
         if value.source is not None:
@@ -334,9 +359,23 @@ def reaches(fn: Any, ends: set[Any]) -> bool:
     return False
 
 
-def placed(twin: Tensor, how: Output, base: Tensor) -> Tensor:
+def concrete(x: Any, sizes: Mapping[Any, int]) -> Any:
+    """Sizes in the place of symbols, also inside tuples and lists."""
+    if isinstance(x, Sym):
+        return evaluate(x, sizes)
+    return type(x)([concrete(y, sizes) for y in x]) if type(x) in (tuple, list) else x
+
+
+def settled(view: View, sizes: Mapping[Any, int]) -> View:
+    """A view of a call whose sizes are known."""
+    chain = tuple([(op, concrete(args, sizes)) for op, args in view.chain])
+    return View(view.root, chain, view.base, view.skip, view.version, view.guarded)
+
+
+def placed(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int] = NO_SIZES) -> Tensor:
     """What stands for a twin that is a view of `base`, an output or a tensor outside."""
-    view, whole = twin._view, (base._shape, base._strides, base._offset) == how[2:5]
+    view = twin._view if not sizes or twin._view is None else settled(twin._view, sizes)
+    whole = (base._shape, base._strides, base._offset) == how[2:5]
     if view is not None and view.base is how.twin and base.requires_grad:
         return recorded(view, base)
     made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
@@ -446,10 +485,15 @@ class Entry:
                  names: tuple[str, ...]) -> None:
         self.captured, self.positional, self.names = captured, positional, names
         self.leaves: list[Tensor] = []          # twins that receive gradients
-        request = self._request()
+        self.sizes = captured.machine.sizes
+        with self.sizes.deciding(True):
+            request = self._request()
         empty = not request.graph.nodes and not any(request.graph.results.values())
-        self.compiled = NOTHING if empty else backend(request)
+        with self.sizes.deciding():
+            self.compiled = NOTHING if empty else backend(request)
         self.request = request
+        if self.sizes.hints:    # decisions of the back end are guards, too
+            captured.facts = [f for f in captured.facts if f.kind != "size"] + self.sizes.facts()
         self.hits = 0
         tracer = captured.tracer
         self.inputs = [real if isinstance(real, Source) else tracer.sources.get(id(real), real)
@@ -491,7 +535,24 @@ class Entry:
         self.needs = reached(tracer.builder.nodes, tangents, values)
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
         return Request(graph, tuple(tangents), tuple(captured.strides),
-                       tuple(g._strides for g in grads))
+                       tuple(g._strides for g in grads), dict(captured.machine.sizes.hints),
+                       self._places())
+
+    def _places(self) -> tuple[tuple[int, int | None], ...]:
+        """Where a call finds the value of each symbol."""
+        found = []
+        inputs = self.captured.tracer.inputs
+        for v, source in self.captured.machine.sizes.sources.items():
+            for i, (value, real) in enumerate(inputs):
+                kind: Any = value.type
+                shape = kind.tensor.shape if isinstance(kind, RefType) else ()
+                at = next((d for d, n in enumerate(shape) if n is v), None)
+                if at is not None or real is source or isinstance(real, Source) and real == source:
+                    found.append((i, at))
+                    break
+            else:
+                raise AssertionError(f"no input has the size {v.name}")
+        return tuple(found)
 
     def _derive(self, roots: Sequence[tuple[int, Tensor]], leaves: list[Tensor],
                 tangents: list[GraphValue]) -> Sequence[Tensor | None]:
@@ -610,7 +671,7 @@ class Entry:
         if live is not True and live.finish is not None:
             return live.finish(args, kwargs, live, outputs)
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
-        return self._replay(arguments, outputs)
+        return self._replay(arguments, outputs, self.request.read(inputs))
 
     def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any, live: Any,
                 args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -658,9 +719,10 @@ class Entry:
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
         return self.captured.places[id(twin)].read(arguments)
 
-    def _replay(self, arguments: Mapping[str, Any], outputs: list[Tensor]) -> Any:
+    def _replay(self, arguments: Mapping[str, Any], outputs: list[Tensor],
+                sizes: Sequence[int]) -> Any:
         captured = self.captured
-        r = Replay(self, arguments, outputs)
+        r = Replay(self, arguments, outputs, dict(zip(self.request.sizes, sizes, strict=True)))
         ready = [(REPLAY[e.kind],
                   [r(v) for v in (e.target, *e.args)]) for e in captured.machine.effects]
         grads = [(captured.places[id(twin)].read(arguments), None if g is None else r.twin(g))

@@ -119,6 +119,8 @@ class Finish:
             base = f"outputs[{how.index}]" if how.index >= 0 else w.path(how.source)
             found = base
             if how.index < 0 or not how.root:
+                if self.captured.machine.sizes.hints:
+                    raise Unwritable    # `Replay` computes shapes and strides
                 args = f"{w.bind(twin, 'twin')}, {w.bind(how, 'how')}, {base}"
                 found = self.name(f"{w.bind(self.place, 'place')}({args})")
             self.known[id(twin)] = found

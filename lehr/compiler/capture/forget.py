@@ -50,7 +50,7 @@ def outsiders(tracer: CaptureTracer) -> None:
         if isinstance(twin._meta, TwinMeta):
             twin._meta.forget()
     for field in ("twins", "reals", "storages", "numbers", "inputs", "generators", "_keep",
-                  "sources", "first", "tensors_of"):
+                  "sources", "first", "tensors_of", "layouts"):
         setattr(tracer, field, type(getattr(tracer, field))())
 
 

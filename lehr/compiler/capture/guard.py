@@ -19,7 +19,8 @@ from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 # What reading a path may raise when the program's objects have changed.
-MISSING = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
+MISSING = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError,
+           RuntimeError)    # the last: the truth of a tensor of several elements
 
 # Kind -> condition over {x}, the value, and {d}, the detail.
 CONDITIONS = {
@@ -99,7 +100,7 @@ class Writer:
         elif fact.kind == "apart":
             others = ", ".join([x, *(self.path(other) for other in d)])
             test = f"{self.bind(apart, 'apart')}({others})"
-        elif fact.kind == "relation":
+        elif fact.kind in ("relation", "size"):
             test = d.text(self.path, lambda number: self.bind(number, "number"))
         elif fact.kind == "function":
             code, space = self.bind(d[0], "code"), self.bind(d[1], "globals")
@@ -124,7 +125,7 @@ class Writer:
     def tensor(self, x: str, d: Any) -> None:
         tests = [f"type({x}) is {self.bind(d.type_, 'T')}",
                  f"{x}.dtype is {self.bind(d.dtype, 'dtype')}",
-                 f"{x}._shape == {d.shape!r}", f"{x}._strides == {d.strides!r}",
+                 *sized(f"{x}._shape", d.shape), *sized(f"{x}._strides", d.strides),
                  f"{x}._storage.device is {self.bind(d.device, 'device')}"]
         if d.requires_grad or not d.leaf:
             tests.append(f"{x}.requires_grad is {d.requires_grad}")
@@ -133,6 +134,14 @@ class Writer:
         else:
             tests.append(f"({x}._meta is None and {x}._view is None or not {x}.requires_grad)")
         self.test(" and ".join(tests))
+
+
+def sized(x: str, wanted: tuple[Any, ...]) -> list[str]:
+    """Tests of a shape or of strides; facts of their own say what symbols in them are."""
+    if all(type(n) is int for n in wanted):
+        return [f"{x} == {wanted!r}"]
+    return [f"len({x}) == {len(wanted)}",
+            *(f"{x}[{i}] == {n}" for i, n in enumerate(wanted) if type(n) is int)]
 
 
 class _Named(Source):
@@ -221,7 +230,7 @@ def others(fact: Fact) -> list[Source]:
 
 
 # Kinds of facts whose detail holds sources in tuples.
-SEVERAL = frozenset(("distinct", "apart", "relation"))
+SEVERAL = frozenset(("distinct", "apart", "relation", "size"))
 
 
 # Facts about arguments change oftenest, those about functions and classes hardly ever.
@@ -293,19 +302,27 @@ def explain(facts: Iterable[Fact], arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
+def same(wanted: Any, found: Any) -> bool:
+    """Whether a part of a tensor is as it was; symbols stand for any size."""
+    if isinstance(wanted, tuple) and isinstance(found, tuple) and len(wanted) == len(found):
+        return all(type(w) is not int or w == n for w, n in zip(wanted, found, strict=True))
+    return bool(wanted == found)
+
+
 def _difference(fact: Fact, now: Any) -> str:
     d = fact.detail
     if fact.kind == "tensor":
         have = {f: getattr(now, g, None) for f, g in (
             ("dtype", "dtype"), ("shape", "_shape"), ("strides", "_strides"), ("device", "device"),
             ("requires_grad", "requires_grad"))}
-        parts = [f"{k} was {getattr(d, k)}, is {v}" for k, v in have.items() if getattr(d, k) != v]
+        parts = [f"{k} was {getattr(d, k)}, is {v}" for k, v in have.items()
+                 if not same(getattr(d, k), v)]
         return "; ".join(parts) or f"was {d}, is {type(now).__name__}"
     if fact.kind == "equals":
         return f"was {d!r}, is {now!r}"
     if fact.kind == "type":
         return f"type was {d.__name__}, is {type(now).__name__}"
-    if fact.kind == "relation":
+    if fact.kind in ("relation", "size"):
         return f"{d} no longer holds"
     if fact.kind == "len":
         size = len(now) if hasattr(now, "__len__") else f"that of a {type(now).__name__}"

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
-from lehr.compiler.capture.arithmetic import Arithmetic, NumberValue
+from lehr.base.sym import Sym
+from lehr.compiler.capture.arithmetic import Arithmetic, NumberValue, source_of
 from lehr.compiler.capture.directive import CONSTANT, DIRECTIVES, WHOLE
-from lehr.compiler.capture.fact import FACTS, apart
+from lehr.compiler.capture.fact import FACTS, Fact, apart
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.machine import Machine
@@ -30,6 +31,7 @@ from lehr.compiler.capture.objects import (
 )
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from lehr.compiler.capture.size import Policy, Resize, Sizes, SizeValue, Sizing
 from lehr.compiler.capture.source import KINDS, Kind, Source, based, const
 from lehr.compiler.capture.tracer import NeedsFlat, SymNumber, Tracer, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
@@ -88,17 +90,26 @@ class TensorFact(NamedTuple):
     device: Device
     requires_grad: bool
     leaf: bool
+    seen: tuple[int, ...] = ()      # the shape at hand, where `shape` has symbols
 
     def holds(self, t: Any) -> bool:
         kind: Any = type(t)
-        return (kind is self.type_ and t.dtype is self.dtype and t._shape == self.shape
-                and t._strides == self.strides and t.device is self.device
+        return (kind is self.type_ and t.dtype is self.dtype and fits(self.shape, t._shape)
+                and fits(self.strides, t._strides) and t.device is self.device
                 and t.requires_grad is self.requires_grad
                 and (not t.requires_grad or t.is_leaf is self.leaf))
 
 
-def fact_of(t: Tensor) -> TensorFact:
-    return TensorFact(type(t), t.dtype, t._shape, t._strides, t.device, t.requires_grad, t.is_leaf)
+def fits(wanted: tuple[Any, ...], found: tuple[int, ...]) -> bool:
+    """Whether sizes are the wanted ones; facts of their own say what symbols are."""
+    return len(wanted) == len(found) and all(
+        n == w for w, n in zip(wanted, found, strict=True) if type(w) is int)
+
+
+def fact_of(t: Tensor, shape: Any = None, strides: Any = None) -> TensorFact:
+    """The fact of a tensor; shape, strides: where they have symbols."""
+    return TensorFact(type(t), t.dtype, shape or t._shape, strides or t._strides, t.device,
+                      t.requires_grad, t.is_leaf, t._shape)
 
 
 FACTS["tensor"] = lambda x, detail, args: isinstance(x, Tensor) and detail.holds(x)
@@ -199,7 +210,8 @@ class Lower(Rebuilder):
         if isinstance(value, Known) and (value.source is None
                                          or type(value.real) in OPAQUE_CONSTANTS):
             return value.real
-        if isinstance(value, TensorValue | NumberValue | NativeValue | FaultValue):
+        if isinstance(value, TensorValue | NumberValue | SizeValue | NativeValue
+                      | FaultValue):
             return value.rebuild(self)
         if value.type_ is types.TracebackType:  # the third argument of an `__exit__` of ours
             return None
@@ -212,6 +224,9 @@ class Lower(Rebuilder):
 
     def number(self, value: NumberValue) -> Any:
         return value.number
+
+    def size(self, value: SizeValue) -> Any:
+        return value.size
 
     def native(self, value: NativeValue) -> Any:
         return value.real
@@ -236,16 +251,19 @@ class Carried(NamedTuple):
     value: Value
 
 
-class TensorMachine(Arithmetic, Machine):
+class TensorMachine(Sizing, Arithmetic, Machine):
     """The machine over tensors; its graph is `tracer`'s.
 
     loose    values from outside that were seen to change: numbers become inputs of the graph
     brittle  where such a number would have to become a constant, capture breaks
+    policy   which sizes are symbols
     """
 
     def __init__(self, halt: int = -1, flat: frozenset[int] = frozenset(),
-                 loose: frozenset[Source] = frozenset(), brittle: bool = False) -> None:
+                 loose: frozenset[Source] = frozenset(), brittle: bool = False,
+                 policy: Policy = Policy()) -> None:
         super().__init__(halt)
+        self.sizes = Sizes(policy)
         self.loose, self.brittle = loose, brittle
         self.tracer = CaptureTracer(self, flat)
         self.lower = Lower(self)
@@ -256,6 +274,9 @@ class TensorMachine(Arithmetic, Machine):
                                **dict.fromkeys(COMPILED, make_compiled),
                                Functions: lambda m, real, source: NativeValue(real, source)})
 
+    def guards(self) -> list[Fact]:
+        return [*super().guards(), *self.sizes.facts()]
+
     def guard(self, source: Source | None, kind: str, detail: Any) -> None:
         if kind == "equals" and source in self.loose and (
                 self.brittle or type(detail) not in NUMBERS):
@@ -263,7 +284,7 @@ class TensorMachine(Arithmetic, Machine):
         super().guard(source, kind, detail)
 
     def fault(self, error: BaseException) -> Any:
-        if isinstance(error, NeedsFlat) or is_internal(error):
+        if isinstance(error, NeedsFlat | Resize) or is_internal(error):
             raise error     # the compiler's, not the program's
         return super().fault(error)
 
@@ -344,6 +365,8 @@ class TensorMachine(Arithmetic, Machine):
             return real.value  # type: ignore[no-any-return]
         if isinstance(real, SymNumber):
             return NumberValue(real)
+        if isinstance(real, Sym):
+            return SizeValue(real, self.sizes)
         if isinstance(real, tuple):
             return TupleValue(kind, [self.lifted(x) for x in real])
         if kind is list:
@@ -460,6 +483,7 @@ class CaptureTracer(Tracer):
         self.sources: dict[int, Source] = {}
         self.first: dict[int, Source] = {}          # id of a storage -> source of its first tensor
         self.tensors_of: dict[Source, Tensor] = {}
+        self.layouts: dict[int, Any] = {}           # id of a tensor -> shape and strides, symbolic
         self.effects = 0
 
     def write(self, target: Tensor, value: Tensor) -> None:
@@ -495,7 +519,7 @@ class CaptureTracer(Tracer):
         if source is None:
             source = self.sources[id(t)] = const(t, "a tensor")
         guard = self.machine.guard
-        guard(source, "tensor", fact_of(t))
+        guard(source, "tensor", fact_of(t, *self.layout_of(t)))
         seen = self.first.setdefault(id(t._storage.origin), source)
         if seen is not source:
             guard(source, "storage", seen)
@@ -505,6 +529,31 @@ class CaptureTracer(Tracer):
         else:
             self.tensors_of[source] = t
         return super().twin(t)
+
+    def layout_of(self, t: Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        if id(t._storage.origin) in self.flat or id(t) not in self.sources:
+            return t._shape, t._strides
+        found = self.layouts.get(id(t))
+        if found is None:
+            found = self.layouts[id(t)] = self.machine.sizes.layout(t, self.sources[id(t)])
+            for v in self.machine.sizes.hints:
+                if not any(v is s for s in self.builder.symbols):
+                    self.builder.symbols.append(v)
+        return found
+
+    def size_of(self, number: SymNumber) -> Any:
+        """A number from outside that the program takes for a size."""
+        sizes = self.machine.sizes
+        if number.expr is None or type(number.hint) is not int or number.hint < 2:
+            return number.settle()
+        source = source_of(number.expr)
+        if source in sizes.policy.static or sizes.policy.off:
+            return number.settle()
+        made = sizes.symbol(number.hint, source, source, source)
+        self.number(source, source.name(), 1, number.hint)
+        if not any(made is s for s in self.builder.symbols):
+            self.builder.symbols.append(made)
+        return made
 
     def grad(self, t: Tensor) -> Tensor | None:
         source = self.sources[id(t)].attr("grad")

@@ -54,6 +54,14 @@ def bits_of(name: str, a: Any, b: Any) -> int | None:
     return GROWTH[name](*bits)  # type: ignore[arg-type]
 
 
+# What an op does with a number: computes with it, takes it for a size, or has to know it.
+SCALAR, SIZE, CONSTANT = range(3)
+SIZES = frozenset((
+    "size", "shape", "sizes", "input_sizes", "steps", "m", "start", "end", "length", "split_size",
+    "split_sizes", "index", "step", "repeats", "pad", "n", "stride", "storage_offset",
+    "normalized_shape", "output_size", "diagonal"))
+
+
 class NeedsFlat(Exception):
     """A storage is seen through views that no single one covers: capture again with it as a flat
     Ref.
@@ -310,17 +318,25 @@ class Tracer:
         """Bound arguments with twins in the place of tensors from outside; run-time numbers stay
         only where the op takes a Scalar."""
         params = op.params if op is not None else None
-        return self._lifted(args, lambda i: params is not None and "Scalar" in params[i].types)
 
-    def _lifted(self, args: Any, scalar: Callable[[int], bool]) -> Any:
+        def kind(i: int) -> int:
+            if params is None:
+                return CONSTANT
+            return SCALAR if "Scalar" in params[i].types else (
+                SIZE if params[i].name in SIZES else CONSTANT)
+        return self._lifted(args, kind)
+
+    def _lifted(self, args: Any, kind: Callable[[int], int]) -> Any:
         out = None
         for i, a in enumerate(args):
             if isinstance(a, Tensor):
                 made = a if self._is_mine(a) else self.twin(a)
             elif type(a) in (list, tuple):
-                made = self._lifted(a, lambda _, i=i: scalar(i))  # type: ignore[misc]
-            elif type(a) is SymNumber and not scalar(i):
-                made = a.settle()
+                made = self._lifted(a, lambda _, i=i: kind(i))  # type: ignore[misc]
+            elif type(a) is SymNumber and kind(i) != SCALAR:
+                made = self.size_of(a) if kind(i) == SIZE else a.settle()
+            elif isinstance(a, Sym) and kind(i) == CONSTANT:
+                made = int(a)  # type: ignore[assignment]
             else:
                 continue
             if made is not a:
@@ -551,9 +567,9 @@ class Tracer:
         return made
 
     def _first(self, t: Tensor, name: str) -> Tensor:
-        shape, strides = t._shape, t._strides
         if id(t._storage.origin) in self.flat:
             return self._flat(t, name)
+        shape, strides = self.layout_of(t)
         kind = RefType(TensorType(shape, t.dtype, t.device), strides)
         ref = self.builder.param(name, kind)
         trace = Traced(self, None, ref, t._storage)
@@ -563,6 +579,15 @@ class Tracer:
         trace.tensor, trace.root = made, (shape, strides, t._offset, t.dtype)
         self.inputs.append((ref, t))
         return made
+
+    def layout_of(self, t: Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Shape and strides of a tensor from outside; a capture built on this class may have
+        symbols for them."""
+        return t._shape, t._strides
+
+    def size_of(self, number: SymNumber) -> Any:
+        """A number that an op takes for a size."""
+        return number.settle()
 
     def _flat(self, t: Tensor, name: str) -> Tensor:
         """The whole storage as a 1-d Ref, and `t` as a strided view of it."""
@@ -583,9 +608,9 @@ class Tracer:
     def _alias(self, t: Tensor, storage: Storage) -> Tensor:
         """Another tensor of a storage that is known already."""
         trace = storage.trace
-        here = (t._shape, t._strides, t._offset, t.dtype)
-        if here == trace.root:
-            return Tensor._make(storage, t.dtype, t._shape, t._strides, t._offset)
+        shape, strides = self.layout_of(t)
+        if (shape, strides, t._offset, t.dtype) == trace.root:
+            return Tensor._make(storage, t.dtype, shape, strides, t._offset)
         root = trace.tensor
         if trace.root == (whole_of(t)._shape, (1,), 0, t.dtype):
             return self._strided(root, t)

@@ -21,7 +21,7 @@ from lehr.compiler.run import library, memory, pool, template
 
 # Slots of the pointer array, as `emit.host` numbers them.
 ARENA, RUNTIME, SIZES, FAULT, FIRST = range(5)
-_FAULT_WORDS = 4  # kind, place, value, bound
+FAULT_WORDS = 4  # kind, place, value, bound
 HostCall = Callable[[str, tuple[Any, ...]], Any]
 
 
@@ -45,7 +45,7 @@ class Executable:
         slots = FIRST + self.params + len(self._outputs) + len(self._constants)
         self._end = FIRST + self.params
         self.fault = slots
-        self.length = slots + _FAULT_WORDS + len(self.symbols)
+        self.length = slots + FAULT_WORDS + len(self.symbols)
         self._plans: dict[tuple[int, ...], _Plan] = {}
         self._steps = [self._step(s) for s in record["steps"]]
         alone = len(self._steps) == 1 and "segment" in record["steps"][0]
@@ -102,8 +102,8 @@ class Executable:
         here = ctypes.addressof(p)
         p[RUNTIME] = pool.pool().table
         p[FAULT] = here + 8 * self.fault
-        p[SIZES] = here + 8 * (self.fault + _FAULT_WORDS)
-        for n, value in enumerate(sizes, self.fault + _FAULT_WORDS):
+        p[SIZES] = here + 8 * (self.fault + FAULT_WORDS)
+        for n, value in enumerate(sizes, self.fault + FAULT_WORDS):
             p[n] = value
         for n, array in enumerate(self._constants, self._end + len(self._outputs)):
             p[n] = array.ctypes.data
@@ -127,13 +127,13 @@ class Executable:
 
     def values(self, p: Any) -> dict[str, int]:
         """The sizes of the call whose frame this is."""
-        first = self.fault + _FAULT_WORDS
+        first = self.fault + FAULT_WORDS
         return {name: p[first + n] or 0 for n, name in enumerate(self.symbols)}
 
     def error(self, p: Any) -> Exception:
         """What the fault record says, which is cleared."""
-        kind, place, value, bound = (p[self.fault + n] or 0 for n in range(_FAULT_WORDS))
-        for n in range(_FAULT_WORDS):
+        kind, place, value, bound = (p[self.fault + n] or 0 for n in range(FAULT_WORDS))
+        for n in range(FAULT_WORDS):
             p[self.fault + n] = None
         _, at = self.record["faults"][place]
         where = f" (at {at})" if at else ""
