@@ -13,6 +13,7 @@ from typing import Any
 from lehr.base import dtype as dt
 from lehr.base.dtype import DType
 from lehr.ops.registry import Op
+from lehr.ops.saving import RESULT
 
 
 def decompose(F: Any, op: Op, bound: tuple[Any, ...], spec: Any) -> Any:
@@ -43,7 +44,7 @@ def pullback(F: Any, op: Op, g: Any, out: Any, bound: tuple[Any, ...]) -> Any:
     saves = op.saves
     args = [_widen(F, a) if p.is_tensor and saves[p.name] == "value" else a
             for p, a in zip(op.params, bound, strict=True)]
-    out = _widen(F, out) if saves["out"] == "value" else out
+    out = _widen(F, out) if saves[RESULT] == "value" else out
     return op.vjp(F, _widen(F, g), out, *args)
 
 

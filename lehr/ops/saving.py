@@ -16,15 +16,16 @@ from typing import Any
 
 META = frozenset(("shape", "dtype", "device", "ndim"))
 RANK = ("nothing", "meta", "value")
+RESULT = "<result>"     # no parameter is called so
 
 
 def reads_of(op: Any) -> dict[str, str]:
-    """Parameter name (and "out") -> "nothing" | "meta" | "value"."""
+    """Parameter name (and `RESULT`) -> "nothing" | "meta" | "value"."""
     code = op.vjp.__code__
     names = code.co_varnames[: code.co_argcount]
     found = dict.fromkeys(names, "nothing")
     _scan(code, found)
-    wanted = ["out", *(p.name for p in op.params)]
+    wanted = [RESULT, *(p.name for p in op.params)]
     if len(names) != len(wanted) + 2:
         raise TypeError(f"op {op.name}: vjp takes (F, g, out, {', '.join(wanted[1:])})")
     for want, name in zip(wanted, names[2:], strict=True):
@@ -119,7 +120,7 @@ def _split_source(op: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
     if not isinstance(tree, ast.FunctionDef):
         raise TypeError("the rule is no plain function")
     names = [a.arg for a in tree.args.args][2:]
-    public = ["out", *(p.name for p in op.params)]
+    public = [RESULT, *(p.name for p in op.params)]
     inner = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     lazy: dict[int, list[ast.AST]] = {}
     for node in _own(tree):

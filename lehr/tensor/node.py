@@ -16,7 +16,7 @@ from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops.expand import pullback
 from lehr.ops.registry import Op
-from lehr.ops.saving import reads_for, unread
+from lehr.ops.saving import RESULT, reads_for, unread
 from lehr.tensor.hook import Handle
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
@@ -373,7 +373,7 @@ def record(op: Op, args: tuple[Any, ...], out: Any) -> None:
         meta = t._autograd()
         meta.grad_fn, meta.index = node, i
         meta.edge_version = t._storage.version
-    keep_out(node, out, saves["out"])
+    keep_out(node, out, saves[RESULT])
 
 
 def keep_out(node: Node, out: Any, how: str) -> None:

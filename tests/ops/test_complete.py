@@ -6,6 +6,7 @@ import pytest
 
 from lehr.ops import families, registry
 from lehr.ops.registry import Op
+from lehr.ops.saving import RESULT
 from tests.ops import oracle
 
 assert families.FAMILIES
@@ -42,7 +43,7 @@ def test_complete(op: Op) -> None:
     assert op.signature.results
     assert not gaps(op), f"{op.name} ({op.module}) lacks {', '.join(gaps(op))}"
     if op.vjp:
-        assert set(op.saves) == {"out", *(p.name for p in op.params)}
+        assert set(op.saves) == {RESULT, *(p.name for p in op.params)}
 
 
 def test_gaps_are_found() -> None:
@@ -60,3 +61,8 @@ def test_places(op: Op) -> None:
     """Every public name exists in torch: none is invented."""
     missing = [p for p in op.places if oracle.lookup(p) is None]
     assert not missing, missing
+
+
+def test_a_parameter_called_out_is_not_the_result():
+    saves = registry.get("max_pool").saves
+    assert saves[RESULT] == "nothing" and saves["out"] == "value"

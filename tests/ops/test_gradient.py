@@ -12,6 +12,7 @@ from lehr.base import dtype as dt
 from lehr.ops import execute, families, registry
 from lehr.ops.registry import Op
 from lehr.ops.sample import Sample, dtypes_of, samples_of
+from lehr.ops.saving import RESULT
 from tests.ops import oracle, tape
 from tests.ops.test_generated import outcome, show
 
@@ -195,7 +196,7 @@ def test_half(op: Op) -> None:
     """Gradients of bfloat16 operands are those of the same numbers in float32, rounded once. A sum
     over a broadcast dimension may round once more; a rule that reads the result reads a rounded
     one."""
-    rounded = op.kind == "reduce" or (op.vjp and op.saves["out"] == "value")
+    rounded = op.kind == "reduce" or (op.vjp and op.saves[RESULT] == "value")
     for sample in samples_of(op, dt.bfloat16)[:3]:
         halves = [a for a in sample.arrays() if a.dtype == dt.bfloat16.np]
         if (sample.error is not None or not halves

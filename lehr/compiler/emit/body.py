@@ -168,8 +168,11 @@ class Body:
         if not isinstance(e, Expr) or e.kind != "Reduce":
             return self.nest.kids(e)
         own = {a.var for a in e.fields[1]}
-        free = self.nest.walk(e.fields[2], lambda x: own.isdisjoint(self.nest.deps(x)))
-        return [x for x in free if own.isdisjoint(self.nest.deps(x))]
+        seen = list(self.nest.walk(e.fields[2], lambda x: own.isdisjoint(self.nest.deps(x))))
+        inner = {a.var for x in seen if isinstance(x, Expr) and x.kind == "Reduce"
+                 for a in x.fields[1]}      # what a fold within this one goes over is not known yet
+        return [x for x in seen if own.isdisjoint(self.nest.deps(x))
+                and inner.isdisjoint(self.nest.deps(x))]
 
     def levels(self, order: Sequence[Any], exprs: Iterable[Any]) -> list[list[Any]]:
         """The values to name at each level (0: before the loops), children first."""

@@ -272,13 +272,15 @@ def _staged(nest: Nest, groups: Sequence[Group], width: int | None) -> tuple[Gro
         if len(several) < 2:
             continue
         axes = groups[several[0]].axes
+        own = {a.var for a in axes}
         fits = all(isinstance(a.extent, int) for a in axes) and count(axes) * (width or 1) <= ROW
         sets = [set(needed(nest, groups[n])) for n in several]
         taken: set[int] = set()
         for k in range(len(several) - 1):
             before, after = set().union(*sets[:k]), set().union(*sets[k + 1:])
             shared = [e for e in needed(nest, groups[several[k]]) if isinstance(e, Expr)
-                      and e in after and e not in before and _heavy(nest, e)]
+                      and e in after and e not in before and _heavy(nest, e)
+                      and own <= nest.deps(e)]      # others are used outside the innermost loop
             kept = []
             for e in _outermost(nest, shared, groups, several[k:]):
                 place = _place(nest, e, [groups[n] for n in several[k + 1:]], taken)

@@ -656,3 +656,22 @@ def train_truncated_bptt():
     runner = Runner()
     runner.hidden = torch.zeros(1, 4, D)
     return runner.step, [(torch.randn(4, 3, D),) for _ in range(3)], None
+
+
+@style
+def train_pooled_norms():
+    """Rows normalised twice, then a mean over them: three loops over the same values."""
+    norms, head = [nn.LayerNorm(32), nn.LayerNorm(32)], nn.Linear(32, 3)
+    params = [p for m in (*norms, head) for p in m.parameters()]
+    opt = torch.optim.SGD(params, lr=0.1)
+
+    def step(x, y):
+        h = norms[0](x)
+        h += x
+        loss = F.cross_entropy(head(norms[1](h).mean(dim=1)), y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss
+    return step, [(torch.randn(4, 16, 32), torch.tensor([0, 1, 2, 0])) for _ in range(3)], lambda: (
+        params)
