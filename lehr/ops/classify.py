@@ -376,7 +376,7 @@ class cross_entropy:
 class linear_cross_entropy:
     """`cross_entropy` of `linear(input [n, k], linear_weight [c, k], linear_bias [c])`."""
 
-    where, tolerance, dtypes = "nn", TOLERANCE, "float"
+    where, tolerance, dtypes = "", TOLERANCE, "float"
 
     def rule(x, w, target, bias=None, weight=None, reduction="mean", ignore=None, smoothing=0.0):
         if len(x.shape) not in (1, 2) or len(w.shape) != 2 or not same(x.shape[-1], w.shape[1]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lehr.base import dtype as dt
 from lehr.base.proof import decide
@@ -18,6 +18,7 @@ from lehr.ops import rule
 from lehr.ops.rule import Size, broadcast, dim_of, same
 
 Parts = tuple[Any, ...]
+iter_range = range  # histogramdd has an argument of that name
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 PLACES: dict[str, tuple[str, ...]] = {}
 BOTH = ("{}", "Tensor.{}")
@@ -211,6 +212,18 @@ def embedding_bag(F: Any, input: Any, weight: Any, offsets: Any = None,
         plain.copy_(F.embedding_renorm(plain, input, max_norm, norm_type))
     return F.embedding_bag(input, weight, offsets, None, norm_type, scale_grad_by_freq, mode,
                            sparse, per_sample_weights, include_last_offset, padding_idx)
+
+
+@part("nn.functional.{}")
+def linear_cross_entropy(F: Any, input: Any, linear_weight: Any, target: Any, *,
+                         linear_bias: Any = None, weight: Any = None, reduction: str = "mean",
+                         ignore_index: int | None = None, label_smoothing: float = 0.0,
+                         options: Any = None) -> Any:
+    """`cross_entropy` of a linear layer's scores. `options` say how PyTorch cuts the batch up,
+    which changes no value; they are not looked at."""
+    return F.linear_cross_entropy(
+        input, linear_weight, target, linear_bias=linear_bias, weight=weight, reduction=reduction,
+        ignore_index=ignore_index, label_smoothing=label_smoothing)
 
 
 @part("{}")
@@ -420,3 +433,65 @@ def _slope(F: Any, x: Any, d: int, h: Any, edge_order: int) -> Any:
         start = (cut(x, 1, 1) - cut(x, 0, 1)) / first
         end = (cut(x, n - 1, 1) - cut(x, n - 2, 1)) / last
     return F.cat([start, inner, end], d)
+
+
+class Histogram(NamedTuple):
+    """What `histogramdd` returns."""
+
+    hist: Any
+    bin_edges: Parts
+
+
+@part("{}")
+def histogramdd(F: Any, input: Any, bins: Any, *, range: Any = None, weight: Any = None,
+                density: bool = False) -> Any:
+    """(hist [bins of each], bin_edges) of points [.., n]. `bins`: a number for all dimensions, one
+    for each, or their edges; `range`: least and greatest edge of each dimension, else the data's;
+    `weight` [..]; `density`: divided by the total and by the volume of each bin."""
+    n = input.shape[-1] if input.shape else 0
+    if len(input.shape) < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions, but "
+                           f"got {len(input.shape)}")
+    given: list[Any] = [bins] * n if isinstance(bins, int) else list(bins)
+    if len(given) != n:
+        raise RuntimeError(f"torch.histogramdd: expected {n} sequences of bin edges or numbers of "
+                           f"bins for a {n}-dimensional histogram but got {len(given)}")
+    if range is not None and len(range) != 2 * n:
+        raise RuntimeError(f"torch.histogramdd: for a {n}-dimensional histogram range should have "
+                           f"{2 * n} elements, but got {len(range)}")
+    points = F.reshape(input, (-1, n))
+    columns = [F.select(points, 1, i) for i in iter_range(n)]
+    ends = [None if range is None else tuple(range[2 * i: 2 * i + 2]) for i in iter_range(n)]
+    edges = tuple(b if rule.is_tensor(b) else _edges(F, x, b, e)
+                  for x, b, e in zip(columns, given, ends, strict=True))
+    sizes = [e.shape[0] - 1 for e in edges]
+    place: Any = 0
+    inside: Any = None
+    for x, e, many in zip(columns, edges, sizes, strict=True):
+        at = F.clamp_max(F.bucketize(x, e, right=True) - 1, many - 1)
+        fits = F.logical_and(F.ge(x, F.select(e, 0, 0)), F.le(x, F.select(e, 0, many)))
+        inside = fits if inside is None else F.logical_and(inside, fits)
+        place = place * many + at
+    ones = F.full((points.shape[0],), 1, dtype=input.dtype, device=input.device)
+    counted = ones if weight is None else F.reshape(weight, (-1,))
+    counted = F.where(inside, counted, F.mul(counted, 0))
+    flat = F.full((rule.numel(sizes),), 0, dtype=input.dtype, device=input.device)
+    hist = F.index_add(flat, 0, F.where(inside, place, 0), counted)
+    hist = F.reshape(hist, tuple(sizes))
+    if density:
+        hist = hist / F.sum(hist)
+        for i, e in enumerate(edges):
+            wide = F.sub(F.slice(e, 0, 1), F.slice(e, 0, 0, sizes[i]))
+            hist = hist / F.reshape(wide, tuple(-1 if j == i else 1 for j in iter_range(n)))
+    return Histogram(hist, edges)
+
+
+def _edges(F: Any, x: Any, many: int, ends: Any) -> Any:
+    """Even edges over a range; that of the data where there is none, 1 wide where it is a point."""
+    if ends is None:
+        empty = same(x.shape[0], 0)
+        ends = (0.0, 1.0) if empty else (float(F.amin(x)), float(F.amax(x)))
+    low, high = ends
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return F.linspace(low, high, many + 1, dtype=x.dtype, device=x.device)

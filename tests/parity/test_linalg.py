@@ -126,3 +126,39 @@ def test_wronskian() -> None:
     s = lehr.special
     made = s.bessel_j1(x) * s.bessel_y0(x) - s.bessel_j0(x) * s.bessel_y1(x)
     np.testing.assert_allclose((made * x).numpy(), 2 / np.pi, rtol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(8, 5), (5, 8), (2, 6, 6)])
+def test_lowrank(shape: tuple[int, ...]) -> None:
+    """A matrix of rank 3 comes back from its three singular values, those that torch finds."""
+    rng = np.random.default_rng(4)
+    thin = rng.standard_normal((*shape[:-1], 3))
+    data = thin @ rng.standard_normal((*shape[:-2], 3, shape[-1]))
+    u, s, v = lehr.svd_lowrank(lehr.from_numpy(data.copy()), 3)
+    np.testing.assert_allclose((u * s[..., None, :] @ v.mT).numpy(), data, atol=1e-10)
+    want = torch.svd_lowrank(torch.from_numpy(data), 3)[1]
+    np.testing.assert_allclose(s.numpy(), want.numpy(), rtol=1e-8)
+    center = lehr.pca_lowrank(lehr.from_numpy(data.copy()), 3)[1]
+    np.testing.assert_allclose(center.numpy(), torch.pca_lowrank(torch.from_numpy(data), 3)[1],
+                               rtol=1e-2)
+    with pytest.raises(ValueError, match="not greater than"):
+        lehr.svd_lowrank(lehr.from_numpy(data), 9)
+
+
+HISTOGRAMS: dict[str, dict[str, Any]] = {
+    "counts": {"bins": [2, 3]}, "one": {"bins": 4}, "range": {"bins": 3, "range": [0, 1, 0, 0.5]},
+    "density": {"bins": [3, 2], "density": True}}
+
+
+@pytest.mark.parametrize("name", HISTOGRAMS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_histogram(name: str, weighted: bool) -> None:
+    rng = np.random.default_rng(6)
+    data, weight = rng.random((40, 2)), rng.random(40)
+    made = []
+    for lib in (lehr, torch):
+        words = dict(HISTOGRAMS[name], weight=lib.from_numpy(weight.copy()) if weighted else None)
+        made.append(lib.histogramdd(lib.from_numpy(data.copy()), **words))
+    np.testing.assert_allclose(made[0].hist.numpy(), made[1].hist.numpy(), rtol=1e-10)
+    for have, want in zip(made[0].bin_edges, made[1].bin_edges, strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-12)
