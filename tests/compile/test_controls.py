@@ -138,7 +138,7 @@ class Holder:
 
 def test_the_recompile_limit_names_the_guard_and_both_values():
     compiled = torch.compile(double, options={"recompile_limit": 2, "strict": False},
-                             backend="eager")
+                             backend="eager", dynamic=False)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         for n in range(1, 6):
@@ -147,7 +147,8 @@ def test_the_recompile_limit_names_the_guard_and_both_values():
     assert "double was compiled 2 times, the limit (recompile_limit)" in said
     assert "x: shape was (2,), is (3,)" in said
     with pytest.raises(torch._dynamo.exc.RecompileLimitExceeded, match=r"was \(1,\), is \(2,\)"):
-        strict = torch.compile(double, options={"recompile_limit": 1, "strict": True})
+        strict = torch.compile(double, options={"recompile_limit": 1, "strict": True},
+                               dynamic=False)
         strict(torch.ones(1)), strict(torch.ones(2))
 
 

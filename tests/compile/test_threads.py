@@ -62,7 +62,8 @@ def test_the_first_call_is_captured_once(backend):
 def test_threads_have_their_own_shapes(backend):
     def f(x):
         return x.sin().sum(0) + x.shape[0]
-    compiled = torch.compile(f, backend=backend, options={"recompile_limit": 100})
+    compiled = torch.compile(f, backend=backend, dynamic=False,
+                             options={"recompile_limit": 100})
     given = [torch.ones(n + 1, 3) for n in range(THREADS)]
     want = [f(x) for x in given]
 
