@@ -162,24 +162,25 @@ static int depth(int64_t columns) {
   return columns <= LANES ? 0 : columns <= 2 * LANES ? 1 : 2;
 }
 
-/* The kernel's columns [from, from + columns) of a group as [taps][in][width]. */
+/* The kernel's columns [from, from + columns) of a group as [taps][in][width], read in the order in
+   which it lies in memory. */
 static void pack(const lehr_convolution *q, const float *w, int64_t columns, int64_t width,
                  float *panel) {
   const int64_t *k = q->kernel, *s = q->w_step + 1, taps = k[0] * k[1] * k[2];
-  for (int64_t v = 0; v < width; v += LANES) {
+  const int64_t pieces = width / LANES, rows = s[0] < s[1];
+  for (int64_t n = 0; n < pieces * q->in; n++) {
+    int64_t v = (rows ? n % pieces : n / q->in) * LANES, c = rows ? n / pieces : n % q->in;
     int64_t left = columns - v, many = left < LANES ? left : LANES;
-    for (int64_t c = 0; c < q->in; c++) {
-      float *to = panel + c * width + v;
-      for (int64_t t = 0; t < taps; t++, to += q->in * width) {
-        const float *from = w + v * s[0] + c * s[1] + t / (k[1] * k[2]) * s[2] +
-                            t / k[2] % k[1] * s[3] + t % k[2] * s[4];
-        vec e = {0};
-        if (many == LANES)
-          UNROLL for (int l = 0; l < LANES; l++) e[l] = from[l * s[0]];
-        else
-          for (int l = 0; l < many; l++) e[l] = from[l * s[0]];
-        *(vec *)to = e;
-      }
+    float *to = panel + c * width + v;
+    for (int64_t t = 0; t < taps; t++, to += q->in * width) {
+      const float *from = w + v * s[0] + c * s[1] + t / (k[1] * k[2]) * s[2] +
+                          t / k[2] % k[1] * s[3] + t % k[2] * s[4];
+      vec e = {0};
+      if (many == LANES)
+        UNROLL for (int l = 0; l < LANES; l++) e[l] = from[l * s[0]];
+      else
+        for (int l = 0; l < many; l++) e[l] = from[l * s[0]];
+      *(vec *)to = e;
     }
   }
 }
