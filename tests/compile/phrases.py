@@ -98,7 +98,8 @@ OPTIMIZERS = ["SGD(box.net.parameters(), lr=0.1, momentum=0.9)",
               "AdamW(box.net.parameters(), lr=0.1, weight_decay=0.1)", "SGD(box.net.parameters())",
               "RMSprop(box.net.parameters(), lr=0.1)", "Adagrad(box.net.parameters())"]
 NETS = ["Linear(4, 3)", "Sequential(Linear(4, 3), ReLU(), Linear(3, 2))", "LayerNorm(4)",
-        "Sequential(Linear(4, 4), BatchNorm1d(4))", "Sequential(Dropout(0.5), Linear(4, 2))",
+        "Sequential(Linear(4, 4, bias=False), BatchNorm1d(4))",
+        "Sequential(Dropout(0.5), Linear(4, 2))",
         "Sequential(Linear(4, 2), GELU(), Dropout(0.25))"]
 
 

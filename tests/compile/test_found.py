@@ -103,7 +103,40 @@ def empty_view_of_what_changes_its_layout(x: Any) -> Any:
     return y, z
 
 
+@case(lambda: (make((2, 2), "float64", 0),))
+def view_that_becomes_a_leaf(x: Any) -> Any:
+    with torch.no_grad():
+        y = x.broadcast_to(x.shape)
+    y.requires_grad_()
+    return y.unfold(0, 1, 1), y
+
+
+# -- breaks
+
+@case(lambda: (make((2, 2), "float32", 0).requires_grad_(),))
+def hook_before_a_break(x: Any) -> Any:
+    y = x * 2
+    y.register_hook(lambda g: g * 3)
+    n = y.sum().item()
+    return y * n
+
+
+@case(lambda: (make((2, 2), "float32", 0), {"w": True}))
+def truth_of_what_becomes_a_tensor(x: Any, names: Any) -> Any:
+    n = 1 if names["w"] is True or names["w"].dim() else 0
+    names["w"] = x
+    return x * n
+
+
 # -- memory
+
+@case(lambda: (make((1, 3), "uint8", 2),))
+def part_of_what_was_just_replaced(x: Any) -> Any:
+    x *= -1
+    y = x.clone()
+    y[..., :1] = x[..., :1]
+    return y
+
 
 @case(lambda: (make((3, 4), "float64", 2)[:, ::2],))
 def write_through_a_strided_input(x: Any) -> None:

@@ -176,8 +176,12 @@ class Captured:
 
         ends = {node.edge_of(t)[0] for t in self.aliases}  # type: ignore[index]
         if ends and any(reaches(t.grad_fn, ends) for _, t in self.differentiable):
-            self.machine.frame = None
-            self.machine.stop("tensor-change", "requires_grad = of a tensor that shares memory")
+            self.shared_leaf()
+
+    def shared_leaf(self) -> None:
+        """A leaf on other tensors' memory has a history that cannot be built again."""
+        self.machine.frame = None
+        self.machine.stop("tensor-change", "requires_grad = of a tensor that shares memory")
 
     def _watch(self) -> None:
         """What an index may stop is computed even where nothing uses it: as outputs of no one."""
@@ -203,6 +207,8 @@ class Captured:
             made = Output(-1, source, *here, False, base)
             if is_leaf(t):
                 self.aliases.append(t)
+            elif t.requires_grad and not base.requires_grad:
+                self.shared_leaf()
         else:
             made = self.inside(t, here)
         self.known[id(t)] = made

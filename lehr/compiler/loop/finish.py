@@ -70,9 +70,11 @@ class _Forward:
 
     def __init__(self, nest: Nest, binds: Binds, used: dict[Buffer, int], move: bool) -> None:
         self.nest, self.binds, self.used, self.move = nest, binds, used, move
-        self.last: dict[Buffer, int] = {}    # the last store into a buffer
+        self.first: dict[Buffer, int] = {}   # the first store into a buffer
+        self.last: dict[Buffer, int] = {}    # the last one
         self.stale: dict[Buffer, set[Buffer]] = {}
         self.early: list[tuple[int, Buffer]] = []  # stores that go before those into a buffer
+        self.late: set[tuple[int, Buffer]] = set()  # stores that load what an earlier one stored
         self.made: dict[Buffer, Store] = {}
         self.depth: dict[Expr, int] = {}
         self.again: dict[tuple[Store, Any], Expr | None] = {}
@@ -87,6 +89,7 @@ class _Forward:
         entries = _phases(self.nest.entries)
         several = [e.store.buffer for e in entries]
         self.last = {b: n for n, b in enumerate(several)}
+        self.first = {b: several.index(b) for b in several}
         done: list[Store] = []
         phases: list[int] = []
         for n, entry in enumerate(entries):
@@ -109,6 +112,8 @@ class _Forward:
                 later = {e.fields[0] for e in walk((value,)) if e.kind == "Load"
                          and self.last.get(e.fields[0], -1) >= n}
                 self.stale[s.buffer] = later | self.inherited
+        if not self.late.isdisjoint(self.early):
+            return None
         return _ordered(done, phases, self.early)
 
     def renamed(self, s: Store) -> Expr | None:
@@ -127,6 +132,15 @@ class _Forward:
 
     def load(self, e: Expr) -> Expr | None:
         """The value that a load stands for, where there is one and it is better than the load."""
+        found, buffer = self.forwarded(e), e.fields[0]
+        if found is not None:
+            source = self.last[buffer]
+            self.late |= {(self.at, b) for n, b in self.late if n == source}
+        elif self.first.get(buffer, self.at) < self.at:
+            self.late.add((self.at, buffer))
+        return found
+
+    def forwarded(self, e: Expr) -> Expr | None:
         buffer, idx, mask, _ = e.fields
         s = self.made.get(buffer)
         if s is None or mask is not None:
