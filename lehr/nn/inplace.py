@@ -21,6 +21,7 @@ def _make(name: str) -> Callable[..., Any]:
     exec(f"def {name}({registry.header(op.signature)}, inplace=False):\n"
          f"    return (_inplace if inplace else _call)(_op, ({bound},))", space)
     made: Any = space[name]
+    made.__module__ = "lehr.nn.functional"  # where pickles look for it
     made.__doc__ = f"{op.doc} `inplace` writes the result into `input`."
     return made  # type: ignore[no-any-return]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from lehr.nn import functional as F
 from lehr.nn import init
 from lehr.nn.module import Module
@@ -16,6 +18,7 @@ from lehr.tensor.tensor import Tensor
 def empty(size: tuple[int, ...], device: Any = None, dtype: Any = None) -> Parameter:
     """A parameter without values yet, on the default device where none is named."""
     place = STATE.device if device is None else device
+    size = tuple([int(n) if isinstance(n, np.integer) else n for n in size])
     return Parameter(Tensor.F.empty(size, dtype=dtype, device=place))
 
 

@@ -13,6 +13,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.ops import families, parts, registry  # noqa: F401  (families fills the registry)
@@ -78,7 +80,15 @@ def names(place: str) -> list[str]:
 
 
 def function(name: str, place: str = "function") -> Maker | None:
-    """The function `name` of a namespace, or None."""
+    """The function `name` of a namespace, or None. It is pickled by that name."""
+    made = _function(name, place)
+    front = PLACES[place].rstrip(".")
+    if made is not None and front and getattr(made, "__module__", "") == "lehr":
+        made.__module__ = f"lehr.{front}"
+    return made
+
+
+def _function(name: str, place: str) -> Maker | None:
     path = PLACES[place] + name
     stem = _PARTS.get(path)
     if stem is not None:
@@ -238,8 +248,11 @@ def _compile(name: str, text: Text, body: list[str], space: dict[str, Any],
 
 
 def late(params: list[Any], f: Maker, given: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """After an error: an argument may take the call over, or be no tensor where one is needed."""
+    """After an error: an argument may take the call over, be a number of numpy's, or be no tensor
+    where one is needed."""
     made = override.late(f, given, words)
+    if made is MISSING and boxed((given, words)):
+        return f(*unboxed(given), **unboxed(words))
     if made is MISSING:
         plain = [p for p in params if not p.variadic]
         for i, (p, value) in enumerate(zip(plain, given, strict=False)):
@@ -248,6 +261,24 @@ def late(params: list[Any], f: Maker, given: tuple[Any, ...], words: dict[str, A
                 raise TypeError(f"{f.__name__}(): argument '{p.name}' (position {i + 1}) must be "
                                 f"Tensor, not {type(value).__name__}") from None
     return made
+
+
+def boxed(x: Any) -> bool:
+    """Whether it is a number of numpy's or contains one."""
+    if isinstance(x, (tuple, list)):
+        return any(map(boxed, x))
+    if isinstance(x, dict):
+        return any(map(boxed, x.values()))
+    return isinstance(x, np.generic)
+
+
+def unboxed(x: Any) -> Any:
+    """The same with numbers of numpy's as Python's."""
+    if type(x) in (tuple, list):
+        return type(x)(map(unboxed, x))
+    if isinstance(x, dict):
+        return {k: unboxed(v) for k, v in x.items()}
+    return x.item() if isinstance(x, np.generic) else x
 
 
 def _kept(params: list[Any], given: tuple[Any, ...], words: dict[str, Any]) -> Any:
@@ -328,6 +359,9 @@ def created(op: Op, bound: tuple[Any, ...], out: Any, layout: Any, requires_grad
         raise NotImplementedError(f"{op.api}(layout={layout}): lehr has strided tensors only")
     if out is not None:
         return write_out(op, bound, out)
+    sizes = bound[0]
+    if type(sizes) in (tuple, list) and boxed(sizes):
+        bound = (unboxed(sizes), *bound[1:])
     made = dispatch.call(op, bound)
     return made.requires_grad_() if requires_grad else made
 
@@ -348,6 +382,8 @@ def _several(name: str, overloads: list[Op], form: str) -> Maker:
         seen = known_calls.get(kinds)
         if seen is not None:
             return run(seen, seen.signature.bind(args, kwargs))
+        if boxed((args, kwargs)):
+            return chosen(*unboxed(args), **unboxed(kwargs))
         settled = not kwargs or kwargs.keys().isdisjoint(TRANSLATED)
         out = kwargs.pop("out", None) if kwargs else None
         factory = {k: kwargs.pop(k) for k in FACTORY if k in kwargs} if creates and kwargs else {}

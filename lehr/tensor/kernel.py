@@ -136,6 +136,8 @@ def _fresh(op: Op, args: tuple[Any, ...], layout_of: Any) -> Plan | None:
     for s in spec if type(spec) is tuple else (spec,):
         if not hasattr(s, "shape") or None in s.shape:
             return None
+    if type(spec) is not tuple and any(isinstance(n, np.integer) for n in spec.shape):
+        spec = spec._replace(shape=tuple(map(int, spec.shape)))  # sizes given as numpy's numbers
     return Plan(op, args, spec, layout_of)
 
 
