@@ -255,7 +255,8 @@ class Captured:
         base: Tensor | None = t
         while base is not None and id(base) not in twins:
             base = base._view.base if base._view is not None else None
-        return base if base is not None else next(x for x in known if x._storage is t._storage)
+        return base if base is not None else next(
+            x for x in known if x._storage.trace is t._storage.trace)
 
     def add_number(self, value: NumberValue) -> None:
         if id(value) not in self.numbers:
@@ -384,7 +385,9 @@ def placed(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int] = N
     whole = (base._shape, base._strides, base._offset) == how[2:5]
     if view is not None and view.base is how.twin and base.requires_grad:
         return recorded(view, base)
-    made = Tensor._make(base._storage, how.dtype, how.shape, how.strides, how.offset)
+    # `.data` and `detach` in the old sense: the same memory, versions of its own.
+    storage = base._storage if twin._storage is how.twin._storage else base._storage.twin()
+    made = Tensor._make(storage, how.dtype, how.shape, how.strides, how.offset)
     if view is None or (how.index < 0 and view.base is not how.twin and whole):
         made._view = base._view and base._view.detached() if how.index < 0 else None
     else:

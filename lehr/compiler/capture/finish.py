@@ -35,6 +35,7 @@ class Finish:
         self.captured, self.place = captured, place
         self.sources: list[Source] = []     # what the code reads outside
         self.known: dict[int, str] = {}     # id of a value or twin -> expression
+        self.count = 0                      # of names given out
         self.lines: list[str] = []
 
     @classmethod
@@ -52,7 +53,7 @@ class Finish:
         captured = self.captured
         if captured.fault is not None:
             raise Unwritable
-        self.known, self.lines = {}, w.lines
+        self.known, self.lines, self.count = {}, w.lines, 0
         effects = [(w.bind(REPLAY[e.kind], e.kind), [self.expr(v, w) for v in (e.target, *e.args)])
                    for e in captured.machine.effects]
         grads = [(w.path(captured.places[id(twin)]), None if g is None else self.twin(g, w))
@@ -127,7 +128,8 @@ class Finish:
         return found
 
     def name(self, text: str) -> str:
-        made = f"r{len(self.known)}"
+        made = f"r{self.count}"
+        self.count += 1
         self.lines.append(f"{made} = {text}")
         return made
 

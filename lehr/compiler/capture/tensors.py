@@ -28,6 +28,7 @@ from lehr.compiler.capture.objects import (
     MethodValue,
     ModuleValue,
     ObjectValue,
+    ScalarValue,
 )
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
@@ -195,6 +196,8 @@ class Lower(Rebuilder):
         value = value.force(self.machine)
         if isinstance(value, Const):
             return value.value
+        if isinstance(value, ScalarValue) and isinstance(value.payload, int | float):
+            return value.payload    # a number of an enumeration, say
         if isinstance(value, SequenceValue):
             parts = [self(p) for p in self.machine.iterate(value)]
             return parts if isinstance(value, ListValue) else tuple.__new__(value.type_, parts)
