@@ -172,6 +172,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         # Without an offset both the memory and the row-major elements count from the base's first.
         return F.as_strided(base, size, stride, offset if base._offset == 0 else None)
     if STATE.grad and input.requires_grad:
+        if STATE.tracer is not None:    # where sizes are symbols, the order is not known
+            STATE.tracer.changes(input, "as_strided() of memory in an unknown order,", True)
         raise NotImplementedError("as_strided with gradients of a tensor that does not cover its "
                                   "memory from the start; clone() it first")
     return F.as_strided(input, size, stride, offset)

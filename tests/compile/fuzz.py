@@ -22,6 +22,9 @@ import numpy as np
 import lehr
 from lehr.compiler import check
 from lehr.compiler.counters import COUNTERS, stats
+from lehr.ops.registry import Op
+from lehr.tensor import dispatch
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 from tests.compile import grammar, loops, phrases
 
@@ -103,14 +106,37 @@ def differing(have: Any, want: Any, path: str = "") -> str:
     return "" if have == want else f"{path}: {have!r:.300}, expected {want!r:.300}"
 
 
-def outcome(main: Callable[..., Any], arguments: tuple[Any, ...], seed: int) -> Outcome:
+class Count:
+    """Counts the tensor ops that run one by one: what a program calls, not what ops are made of."""
+
+    def __init__(self) -> None:
+        self.ops = 0
+
+    def __call__(self, op: Op, args: tuple[Any, ...]) -> Any:
+        self.ops += 1
+        STATE.profile = None
+        try:
+            return dispatch.call(op, args)
+        finally:
+            STATE.profile = self
+
+
+# Ops that ran one by one: without `lehr.compile`, and with it (those are outside of graphs).
+EAGER, OUTSIDE = Count(), Count()
+
+
+def outcome(main: Callable[..., Any], arguments: tuple[Any, ...], seed: int, count: Count = EAGER
+            ) -> Outcome:
     lehr.manual_seed(seed)
     said = io.StringIO()
     with contextlib.redirect_stdout(said), np.errstate(all="ignore"):
+        STATE.profile = count
         try:
             result = main(*arguments)
         except Exception as error:
             result = error.with_traceback(None)
+        finally:
+            STATE.profile = None
         grads = backward(result)
     seen: dict[int, Any] = {}
     made = Outcome(describe(result, seen), describe(list(arguments), seen), grads, said.getvalue(),
@@ -153,7 +179,7 @@ def tensors(value: Any) -> Iterator[Tensor]:
         yield from tensors(list(value.values()))
 
 
-def outcomes(text: str, wrap: Callable[[Any], Any]) -> list[Outcome]:
+def outcomes(text: str, wrap: Callable[[Any], Any], count: Count = EAGER) -> list[Outcome]:
     """The calls of a program, in a fresh module."""
     space = grammar.space()
     exec(compile(text, "<program>", "exec"), space)
@@ -161,7 +187,7 @@ def outcomes(text: str, wrap: Callable[[Any], Any]) -> list[Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         first = inputs(0)
-        return [outcome(main, arguments, i) for i, arguments in
+        return [outcome(main, arguments, i, count) for i, arguments in
                 enumerate((first, first, inputs(1), inputs(0)))]
 
 
@@ -181,7 +207,7 @@ def fault(text: str, backend: str) -> str:
     except Exception as error:
         raise Unsuitable(str(error)) from error
     try:
-        have = outcomes(text, compiled(backend))
+        have = outcomes(text, compiled(backend), OUTSIDE)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return (f"{type(error).__name__}: {error} (in "
@@ -276,7 +302,8 @@ class Report:
         s = stats()
         return (f"{self.programs} programs in {seconds:.0f} s, {len(self.faults)} faults; "
                 f"{s['captures']} captures, {s['graphs']} graphs, {s['ops_captured']} ops in "
-                f"graphs, {s['breaks']} breaks, {s['fallbacks']} calls run eagerly")
+                f"graphs, {s['breaks']} breaks, {s['fallbacks']} calls run eagerly; "
+                f"{1 - OUTSIDE.ops / max(EAGER.ops, 1):.1%} of {EAGER.ops} executed ops in graphs")
 
 
 def run(seeds: range, backend: str, native: int, data: bool, small: bool) -> Report:

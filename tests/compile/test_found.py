@@ -111,6 +111,24 @@ def view_that_becomes_a_leaf(x: Any) -> Any:
     return y.unfold(0, 1, 1), y
 
 
+@case(lambda: (make((2, 3), "float32", 0).requires_grad_(), 2))
+def strided_view_of_another_order(x: Any, n: int) -> Any:
+    y = x.t().flip(0)
+    return y.as_strided((n,), (1,))
+
+
+def parts() -> tuple[Any, ...]:
+    whole = make((9,), "float32", 1)
+    return whole[:6].view(2, 3), whole[3:]
+
+
+@case(parts)
+def part_of_memory_returned_unread(x: Any, y: Any) -> Any:
+    n = float(x.sum())
+    x.mul_(n)
+    return y
+
+
 # -- breaks
 
 @case(lambda: (make((2, 2), "float32", 0).requires_grad_(),))
@@ -159,6 +177,22 @@ def result_without_a_backward_is_shown(x: Any) -> Any:
     y.clamp_(-1, 1)
     z = 1.5 - y
     return y, str(z.grad_fn is None)
+
+
+@case(lambda: (make((2, 3), "float32", 0), make((2, 3), "float32", 1)))
+def gradient_of_a_leaf_made_inside(x: Any, y: Any) -> Any:
+    leaf = x.detach().clone().requires_grad_()
+    (leaf * y).sum().backward()
+    n = float(y.sum())
+    return leaf, leaf.grad, n
+
+
+@case(lambda: (make((2, 3), "float32", 0).requires_grad_(),))
+def retained_gradient(x: Any) -> Any:
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    return y.detach(), y.grad
 
 
 # -- ops

@@ -31,7 +31,7 @@ from lehr.compiler.capture.tensors import (
     leave,
 )
 from lehr.compiler.capture.tracer import Outside, TwinMeta
-from lehr.compiler.capture.value import Const, Value
+from lehr.compiler.capture.value import Const, Lazy, Value
 from lehr.compiler.graph.ir import Graph, RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import layout, registry
@@ -138,7 +138,7 @@ class Captured:
         self.own: list[tuple[int, Tensor]] = []     # outputs that are leaves made inside
         self.aliases: list[Tensor] = []             # such leaves on other tensors' memory
         self.numbers: dict[int, int] = {}
-        self.grads: list[tuple[Tensor, Any]] = []   # (twin outside, its new grad twin or None)
+        self.grads: list[tuple[Tensor, Any]] = []   # (twin, its new grad's twin or None)
         self._collect()
         self._watch()
         self.tracer.finish_generators()
@@ -213,6 +213,9 @@ class Captured:
             made = self.inside(t, here)
         self.known[id(t)] = made
         self.tracer._keep.append(t)
+        if t._meta is not None and id(t) not in self.tracer.reals and t._meta.grad is not None:
+            self.grads.append((t, t._meta.grad))
+            self.add(t._meta.grad)
         return made
 
     def inside(self, t: Tensor, here: tuple[Any, ...]) -> Output:
@@ -655,7 +658,8 @@ class Entry:
         c = self.captured
         if c.machine.effects or c.grads or c.modes or c.fault is not None or c.value is None:
             return None
-        return _plain_result(c, c.value.force(c.machine))
+        value = c.value.made if isinstance(c.value, Lazy) else c.value
+        return None if value is None else _plain_result(c, value)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], live: Any = True) -> Any:
         """The call, through the compiled program; `live`: what `check` has given."""
@@ -734,7 +738,8 @@ class Entry:
         r = Replay(self, arguments, outputs, dict(zip(self.request.sizes, sizes, strict=True)))
         ready = [(REPLAY[e.kind],
                   [r(v) for v in (e.target, *e.args)]) for e in captured.machine.effects]
-        grads = [(captured.places[id(twin)].read(arguments), None if g is None else r.twin(g))
+        grads = [(captured.places[id(twin)].read(arguments) if id(twin) in captured.places
+                  else r.twin(twin), None if g is None else r.twin(g))
                  for twin, g in captured.grads]
         made = None if captured.value is None else r(captured.value)
         for function, values in ready:

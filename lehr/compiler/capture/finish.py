@@ -56,8 +56,9 @@ class Finish:
         self.known, self.lines, self.count = {}, w.lines, 0
         effects = [(w.bind(REPLAY[e.kind], e.kind), [self.expr(v, w) for v in (e.target, *e.args)])
                    for e in captured.machine.effects]
-        grads = [(w.path(captured.places[id(twin)]), None if g is None else self.twin(g, w))
-                 for twin, g in captured.grads]
+        places = captured.places
+        grads = [(w.path(places[id(twin)]) if id(twin) in places else self.twin(twin, w),
+                  None if g is None else self.twin(g, w)) for twin, g in captured.grads]
         result = "None" if captured.value is None else self.expr(captured.value, w)
         self.lines += [f"{function}({', '.join(args)})" for function, args in effects]
         self.lines += [f"{t}._set_grad({g})" for t, g in grads]
