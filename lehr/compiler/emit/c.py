@@ -17,6 +17,7 @@ from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
 from lehr.compiler.emit.order import order
+from lehr.compiler.emit.signature import signature
 from lehr.compiler.emit.template import Template
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Operand, Program, Step
 from lehr.compiler.loop.ir import Kernel as LoopKernel
@@ -69,6 +70,15 @@ def supports(step: Step) -> bool:
     return not isinstance(step, Extern) or any(way.supported(step) for way in _EXTERNS)
 
 
+class _Written(NamedTuple):
+    """A kernel's function: `buffers` by number, and the `kinds` of places that may fail."""
+
+    name: str
+    made: Function
+    buffers: tuple[Buffer, ...]
+    kinds: list[str]
+
+
 class _Emitter:
     def __init__(self, program: Program, plan: Any, header_text: str) -> None:
         self.program, self.plan, self.header = program, plan, header_text
@@ -77,6 +87,8 @@ class _Emitter:
         self.places = host.Places(fixed, plan.offsets)
         self.constants = constants
         self.functions: dict[str, tuple[str, str]] = {}  # canonical text -> (name, text)
+        self.written: dict[Any, _Written] = {}  # by signature
+        self.ranks = {b: n for n, b in enumerate(plan.offsets)}
         self.names: set[str] = set()
         self.faults: list[list[str]] = []
         self.entries: list[str] = []
@@ -125,16 +137,28 @@ class _Emitter:
         """(name, function, number of the first place that may fail) of a kernel."""
         base = len(self.faults)
         at = ", ".join(str(x) for x in k.locations)
-
-        def place(kind: str) -> int:
-            self.faults.append([kind, at])
-            return len(self.faults) - base - 1
-
         reads, writes = touched(k)
-        alias = _shared([b for b in self.plan.offsets if b in reads or b in writes],
-                        self.plan.offsets)
-        nest = prepare(k.name, k.axes, k.stores, k.binds, rows, alias)
-        made = Kernel(nest, order(nest, rows), place, self.program.symbols).write()
+        planned = sorted((b for b in reads | writes if b in self.ranks), key=self.ranks.__getitem__)
+        alias = _shared(planned, self.plan.offsets)
+        key, buffers = signature(k, rows, alias)
+        found = self.written.get(key)
+        if found is None:
+            kinds: list[str] = []
+
+            def place(kind: str) -> int:
+                kinds.append(kind)
+                return len(kinds) - 1
+
+            nest = prepare(k.name, k.axes, k.stores, k.binds, rows, alias)
+            made = Kernel(nest, order(nest, rows), place, self.program.symbols).write()
+            found = self.written[key] = _Written(self.text(k, made), made, buffers, kinds)
+        self.faults += [[kind, at] for kind in found.kinds]
+        own = dict(zip(found.buffers, buffers, strict=True))
+        params = tuple((own[b], written) for b, written in found.made.params)
+        return found.name, found.made._replace(params=params), base
+
+    def text(self, k: LoopKernel, made: Function) -> str:
+        """The name under which a function's text is part of the source."""
         ids = {f"@{b.name}@": f"@{n}@" for n, (b, _) in enumerate(made.params)}
         key = re.sub(r"@\w+@", lambda m: ids[m[0]], made.text)
         if key not in self.functions:
@@ -143,7 +167,7 @@ class _Emitter:
             text = made.text.replace("@@", name)
             text = re.sub(r"@(\w+)@", lambda m: _safe(m[1]), text)
             self.functions[key] = (name, "\n".join([*comment, text]))
-        return self.functions[key][0], made, base
+        return self.functions[key][0]
 
     def pointers(self, made: Function, base: int) -> str:
         """The initializer of a kernel's `p`."""
