@@ -136,7 +136,7 @@ def _inplace(step: Kernel | Extern, stores: Sequence[Store], s: Store, a: Buffer
     after = False
     for x in stores:
         roots = [x.value] if x.mask is None else [x.value, x.mask]
-        inside = {e for r in walk(roots) if r.kind in ("Reduce", "Scan") for e in walk((r,))}
+        inside = set(walk(r for r in walk(roots) if r.kind in ("Reduce", "Scan")))
         for e in walk(roots):
             # An emitter may compute what another store loads again, from the elements of `a`.
             if e.kind == "Load" and e.fields[0] is b and x is not s:
