@@ -227,7 +227,7 @@ def unlike(have: Any, want: Any, factor: float = 1.0) -> str:
                 return f"{name} is {a}, expected {b}"
         have, want = have.array, want.array
     if isinstance(want, np.ndarray):
-        if want.dtype.kind in "OSUVMm":
+        if want.dtype.kind in "OSUMm" or want.dtype.names:
             return "" if np.array_equal(have, want) else "other elements"
         return check.difference(have, want, 0.0, factor)
     if type(want) in (tuple, list):

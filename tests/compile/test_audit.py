@@ -188,6 +188,12 @@ def test_gradients_that_eager_refuses_are_not_compared():
         made.backward()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "complex64", "int64", "bool"])
+def test_all_dtypes_pass(dtype):
+    x = X.to(getattr(torch, dtype))
+    audited(lambda x: (x * x, x.reshape(-1)))(x)
+
+
 def test_the_environment_turns_it_on(monkeypatch):
     monkeypatch.setenv("LEHR_AUDIT", "1")
     options.set_default(None)
