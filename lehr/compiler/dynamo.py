@@ -11,6 +11,7 @@ from typing import Any
 
 from lehr.base import log, options
 from lehr.compiler import stance
+from lehr.compiler.capture.size import MARKS
 from lehr.compiler.compile import CompiledFunction, compile
 from lehr.compiler.counters import COUNTERS, stats
 from lehr.compiler.module import OptimizedModule
@@ -49,24 +50,31 @@ def run(fn: Any = None) -> Any:
 
 def mark_dynamic(t: Tensor, index: Any, *, hint_override: int | None = None, min: int | None = None,
                  max: int | None = None, specialize_on: Any = None) -> None:
-    """Says that a dimension, or each of several, will change from call to call.
+    """Says that a dimension, or each of several, will change from call to call: its size is a
+    symbol from the first capture on (0 and 1 are constants all the same).
 
-    Sizes are compiled one by one: the mark is checked, and changes nothing. IndexError for a
-    dimension that the tensor does not have, ValueError for a size outside [min, max].
+    IndexError for a dimension that the tensor does not have, ValueError for a size outside [min,
+    max].
     """
     for n in index if isinstance(index, list | tuple) else (index,):
         size = t.shape[check(t, n)]
         if min is not None and size < min or max is not None and size > max:
             raise ValueError(f"dimension {n} has size {size}, outside [{min}, {max}]")
+    mark(t, index, True)
 
 
 def mark_static(t: Any, index: Any = None) -> None:
-    """Says that a dimension, each of several, or every one keeps its size: all of them are taken to
-    do so. IndexError for a dimension that the tensor does not have.
+    """Says that a dimension, each of several, or every one keeps its size: it is a constant of
+    every graph. IndexError for a dimension that the tensor does not have.
     """
     if isinstance(t, Tensor):
-        for n in index if isinstance(index, list | tuple) else () if index is None else (index,):
-            check(t, n)
+        mark(t, tuple(range(t.ndim)) if index is None else index, False)
+
+
+def mark(t: Tensor, index: Any, changes: bool) -> None:
+    every = index if isinstance(index, list | tuple) else (index,)
+    found = {check(t, n) % t.ndim: changes for n in every}
+    setattr(t, MARKS, {**getattr(t, MARKS, {}), **found})
 
 
 def check(t: Tensor, index: int) -> int:

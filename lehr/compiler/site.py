@@ -2,7 +2,8 @@
 
 A compiled function is a `Family` of sites that share options and back end: the function itself,
 the points behind its graph breaks (`PointSite`) and the functions that its breaks call
-(`CodeSite`). A site keeps its entries, captured and compiled, and tries the newest first.
+(`CodeSite`). A site keeps its entries, captured and compiled, and tries the newest first, those
+with symbolic sizes last.
 """
 
 from __future__ import annotations
@@ -314,6 +315,7 @@ class Site:
     def restart(self) -> None:
         """Forgets what was captured."""
         self.entries: list[Any] = []
+        self.newest: Any = None
         self.eager = False      # the recompile limit is reached
         self.called = False     # there was a call that the stance kept from being captured
         self.loose: frozenset[Source] = frozenset()     # values that were seen to change
@@ -344,7 +346,10 @@ class Site:
                           "where.")
             self.stay_eager(f"the compiler failed: {type(error).__name__}: {error}")
             return None
-        self.entries = [entry, *self.entries]
+        # A graph for certain sizes is the better one where it is valid.
+        general = [e for e in (entry, *self.entries) if is_general(e)]
+        self.entries = [*[e for e in (entry, *self.entries) if not is_general(e)], *general]
+        self.newest = entry
         return entry
 
     def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Attempt, Any]:
@@ -371,7 +376,7 @@ class Site:
         """Which sizes are symbols in the next capture: those that were seen to change, too."""
         dynamic = self.family.options.dynamic
         if self.family.options.check or self.family.options.audit:
-            dynamic = False     # stages are compared at the sizes of the first call
+            return Policy(False, off=True)      # stages are compared at the sizes of a call
         if dynamic is False or not self.entries:
             return Policy(dynamic)
         seen: dict[Any, tuple[int, ...]] = {}
@@ -391,11 +396,12 @@ class Site:
         ops = captured.tracer.ops
         if captured.fault is not None or not ops and captured.segment is None:
             return Bare(self, attempt.facts, positional, names, False, captured.fault)
+        backend = functools.partial(self.family.backend, options=self.family.options)
+        made = Graphed(captured, backend, positional, names)
         if ops:
             COUNTERS.add("graphs")
             COUNTERS.add("ops_captured", ops)
-        backend = functools.partial(self.family.backend, options=self.family.options)
-        return Graphed(captured, backend, positional, names)
+        return made
 
     def broke(self, error: CaptureBreak) -> None:
         """A graph break is met for the first time."""
@@ -432,7 +438,7 @@ class Site:
     def why(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Why the newest entry is not valid, in the user's terms."""
         arguments = {**dict(zip(self.positional(args), args, strict=True)), **kwargs}
-        return guard.explain(self.entries[0].facts, arguments) or "other arguments"
+        return guard.explain(self.newest.facts, arguments) or "other arguments"
 
 
     # -- reports
@@ -444,7 +450,7 @@ class Site:
     def note_recompile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Reports what differs from the call that the newest entry was made for."""
         arguments = {**dict(zip(self.positional(args), args, strict=True)), **kwargs}
-        place, changes = self.place(), tuple(guard.changes(self.entries[0].facts, arguments))
+        place, changes = self.place(), tuple(guard.changes(self.newest.facts, arguments))
         changes = changes or (("", self.why(args, kwargs)),)
         self.family.journal.add(Recompile(self.name, place, changes))
         log.channel("recompiles")("%s", describe(f"{self.name} is compiled again", place, [
@@ -473,6 +479,11 @@ def describe(head: str, place: Place, lines: Sequence[str] = ()) -> str:
     """A message with the user's line."""
     shown = [str(place)] if place.file else []
     return "\n".join([head, *shown, *(f"  {line}" for line in lines)])
+
+
+def is_general(entry: Any) -> bool:
+    """Whether an entry has symbolic sizes."""
+    return isinstance(entry, Graphed) and bool(entry.request.sizes)
 
 
 def is_small(value: Any) -> bool:

@@ -103,7 +103,7 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
     PyTorch's TensorIterator: equal dense layouts are kept; otherwise dimensions are ordered by the
     first operand that tells two of them apart.
     """
-    alike = all(s == shape for s, _ in operands)
+    alike = all(len(s) == len(shape) and s == shape for s, _ in operands)
     if alike:
         if all(is_contiguous(s, st) for s, st in operands):
             return contiguous(shape)
@@ -117,7 +117,7 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
     wide = []
     for s, st in operands:
         gap = ndim - len(s)
-        wide.append([0] * gap + [0 if s[i] == 1 and shape[gap + i] != 1 else st[i]
+        wide.append([0] * gap + [0 if _is_one(s[i]) and shape[gap + i] != 1 else st[i]
                                  for i in range(len(s))])
     order = list(range(ndim - 1, -1, -1))  # fastest first
 

@@ -84,7 +84,7 @@ def dims_of(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 def broadcast(*shapes: Shape) -> Shape:
     """The broadcast shape; RuntimeError names both sizes and the dimension."""
     first = shapes[0]
-    if all(s == first for s in shapes[1:]):
+    if all(len(s) == len(first) and s == first for s in shapes[1:]):
         return tuple(first)
     ndim = max(map(len, shapes))
     out: list[Size] = [1] * ndim
@@ -160,6 +160,12 @@ LABELS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "in
 def label(dtype: DType) -> str:
     """The dtype as PyTorch's messages about missing implementations spell it, quoted."""
     return f"'{LABELS[dtype.name]}'"
+
+
+def no_bool(message: str, x: Any, error: type[Exception] = RuntimeError) -> None:
+    """Refuses bool tensors where PyTorch's kernels do."""
+    if is_tensor(x) and x.dtype is dt.bool_:
+        raise error(message)
 
 
 def floating(name: str) -> Callable[..., Spec]:

@@ -203,7 +203,9 @@ class expand:
         strides: list[Any] = [0] * len(shape)
         for i in range(len(shape) - 1, -1, -1):
             if i >= gap:
-                kept = x.shape[i - gap] is shape[i] or same(x.shape[i - gap], shape[i])
+                have = x.shape[i - gap]
+                wide = is_one(have) and not isinstance(shape[i], int)   # a symbol may be anything
+                kept = have is shape[i] or not wide and same(have, shape[i])
                 strides[i] = x.strides[i - gap] if kept else 0
             elif x.shape and is_one(shape[i]):
                 strides[i] = shape[i + 1] * strides[i + 1]
@@ -256,7 +258,7 @@ def expanded(shape: Shape, size: Sequence[Size]) -> Shape:
                 raise RuntimeError(f"The expanded size of the tensor ({want}) isn't allowed in a "
                                    f"leading, non-existing dimension {i}")
             out[i] = have
-        elif have is not None and have is not want and not same(have, want) and not is_one(have):
+        elif have is not None and have is not want and not is_one(have) and not same(have, want):
             raise RuntimeError(
                 f"The expanded size of the tensor ({want}) must match the existing size ({have}) "
                 f"at non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: "

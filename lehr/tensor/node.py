@@ -265,7 +265,8 @@ def fit(g: Any, want: Described) -> Tensor | None:
         g = g()
         if g is None:
             return None
-    if g._shape != want.shape:
+    # Lengths first: comparing symbolic sizes of shapes that cannot be equal would become guards.
+    if len(g._shape) != len(want.shape) or g._shape != want.shape:
         g = sum_to(g, want.shape)
     if g.dtype is not want.dtype:
         if g.dtype.is_complex and not want.dtype.is_complex:

@@ -19,6 +19,12 @@ def fresh(n, *shape, dtype=torch.float32):
     return torch.tensor(values.astype(np.float32))
 
 
+def args_of(shapes, n):
+    return [torch.tensor(np.random.default_rng(n + 31 * i).uniform(
+        -1, 1, [n if s == 0 else s for s in shape]).astype(np.float32))
+        for i, shape in enumerate(shapes)]
+
+
 def leaves(found):
     if isinstance(found, tuple | list):
         return [x for part in found for x in leaves(part)]
@@ -136,7 +142,263 @@ def test_forward(name):
     function, shapes, graphs = PROGRAMS[name]
     compiled, count = torch.compile(function, dynamic=True), Count()
     for n in SIZES:
-        args = [fresh(n + 31 * i, *[n if s == 0 else s for s in shape])
-                for i, shape in enumerate(shapes)]
+        args = args_of(shapes, n)
         same(compiled(*args), function(*args), n)
     assert (count.graphs, count.fallbacks, count.specialised) == (graphs, 0, 0)
+
+
+BACKWARD = {name: PROGRAMS[name] for name in (
+    "pointwise", "two", "broadcast", "broadcast one", "outer", "scalar size", "mean by hand", "sum",
+    "mean", "var", "softmax", "softmax rows", "log softmax", "layer norm", "matmul",
+    "matmul inner", "gram", "batched", "linear", "view split", "reshape", "reshape copy",
+    "flatten", "permute", "expand", "slice", "slice by size", "narrow", "cat", "cat both", "stack",
+    "pad", "mask", "cumsum", "where", "clamp", "repeat", "strided", "einsum", "attention", "norm",
+    "mse", "compare", "inplace")}
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backward(name):
+    function, shapes, graphs = BACKWARD[name]
+
+    def loss(*args):
+        found = leaves(function(*args))
+        return sum((t.sum() * (i + 1) for i, t in enumerate(found)), start=0.0)
+    compiled, count = torch.compile(loss, dynamic=True), Count()
+    for n in SIZES:
+        made = []
+        for run in (compiled, loss):
+            args = [t.requires_grad_() for t in args_of(shapes, n)]
+            found = run(*args)
+            found.backward()
+            made.append([found, *(a.grad for a in args)])
+        same(*made, n)
+    graphs += name in ("slice", "narrow")       # parts of one row have a graph of their own
+    assert (count.graphs, count.fallbacks, count.specialised) == (graphs, 0, 0)
+
+
+@pytest.mark.parametrize("backend", ["inductor", "reference"])
+@pytest.mark.parametrize("name", ["two", "softmax", "matmul", "view split", "returned view", "cat"])
+def test_seen_to_change(name, backend):
+    """Without being asked, the second distinct size becomes a symbol."""
+    function, shapes, _ = PROGRAMS[name]
+    compiled, count = torch.compile(function, backend=backend), Count()
+    for n in (*SIZES, 1, 64, 65, 1, 0, 11):
+        args = args_of(shapes, n)
+        if n == 0 and name == "view split":
+            continue    # -1 stands for any size there
+        same(compiled(*args), function(*args), n)
+    assert count.fallbacks == 0 and count.graphs <= 4
+
+
+def test_never_where_not_wanted():
+    compiled, count = torch.compile(lambda x: x * 2, dynamic=False), Count()
+    for n in SIZES:
+        compiled(fresh(n, 0, 4))
+    assert count.graphs == len(SIZES)
+
+
+def test_equal_sizes_that_come_apart():
+    """Equal sizes share a symbol until they differ."""
+    def main(x, y):
+        return x.sum(0) + y.sum(0)
+    compiled, count = torch.compile(main, dynamic=True), Count()
+    for a, b in ((5, 5), (7, 7), (3, 8), (9, 2), (4, 4), (6, 11)):
+        x, y = fresh(a, 0, 4), fresh(b, 0, 4)
+        same(compiled(x, y), main(x, y))
+    assert count.graphs == 2 and count.fallbacks == 0
+
+
+def test_loop_over_a_size():
+    """The number of iterations is a constant of the graph."""
+    def main(x):
+        total = torch.zeros(4)
+        for i in range(x.shape[0]):
+            total = total + x[i] * i
+        return total
+    compiled, count = torch.compile(main), Count()
+    for n in (2, 3, 5, 3, 2):
+        same(compiled(fresh(n, 0, 4)), main(fresh(n, 0, 4)), n)
+    assert count.graphs == 3 and count.fallbacks == 0
+
+
+def test_texts_of_sizes():
+    def main(x, names):
+        names.append(f"{x.shape[0]} rows")
+        return x + 1
+    compiled = torch.compile(main, dynamic=True)
+    for n in (2, 3, 5):
+        names = []
+        same(compiled(fresh(n, 0, 4), names), fresh(n, 0, 4) + 1)
+        assert names == [f"{n} rows"]
+
+
+def test_growing_cache():
+    """Keys of earlier steps, longer at each: two or three graphs for twenty lengths."""
+    def step(q, k, cache):
+        cache = torch.cat([cache, k], 1)
+        weights = torch.softmax(q @ cache.transpose(1, 2) / q.shape[-1] ** 0.5, -1)
+        return weights @ cache, cache
+    compiled, count = torch.compile(step), Count()
+    have = want = fresh(99, 2, 1, 8)
+    for n in range(2, 22):
+        q, k = fresh(n, 2, 1, 8), fresh(n + 50, 2, 1, 8)
+        a, have = compiled(q, k, have)
+        b, want = step(q, k, want)
+        same((a, have), (b, want), n)
+    assert count.graphs <= 3 and count.fallbacks == 0
+
+
+def test_list_of_tensors():
+    def main(parts):
+        return torch.cat([p * 2 for p in parts]).sum(), [p.shape[0] for p in parts]
+    compiled, count = torch.compile(main, dynamic=True), Count()
+    for sizes in ((2, 3, 5), (4, 6, 7), (9, 2, 3), (3, 8, 2)):
+        parts = [fresh(n, 0, 17) for n in sizes]
+        same(compiled(parts), main(parts))
+    assert count.graphs == 1 and count.fallbacks == 0
+
+
+def test_sizes_behind_a_break():
+    def main(x):
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y + x.shape[0]
+    compiled, count = torch.compile(main, dynamic=True), Count()
+    for n in SIZES:
+        same(compiled(fresh(n, 0, 4)), main(fresh(n, 0, 4)), n)
+    assert count.fallbacks == 0 and count.graphs <= 3
+
+
+def test_strided_inputs():
+    def main(x):
+        return x.t() @ x
+    compiled, count = torch.compile(main, dynamic=True), Count()
+    for n in SIZES:
+        same(compiled(fresh(n, 4, 0).t()), main(fresh(n, 4, 0).t()), n)
+    for n in SIZES:
+        same(compiled(fresh(n, 0, 8)[:, :4]), main(fresh(n, 0, 8)[:, :4]), n)
+    assert count.graphs == 2 and count.fallbacks == 0
+
+
+def test_number_as_size():
+    """A number that changes becomes a symbol where it is taken for a size."""
+    def main(x, n):
+        return x.view(n, -1).sum(1)
+    compiled, count = torch.compile(main), Count()
+    for n in (2, 3, 4, 6, 12, 8):
+        same(compiled(fresh(1, 24), n), main(fresh(1, 24), n), n)
+    assert count.graphs <= 2 and count.fallbacks == 0
+
+
+def test_marks():
+    def main(x):
+        return x.exp().sum(1)
+    compiled, count = torch.compile(main), Count()
+    for n in SIZES:
+        x = fresh(n, 0, 4)
+        torch._dynamo.mark_dynamic(x, 0)
+        same(compiled(x), main(x), n)
+    assert count.graphs == 1
+    compiled, count = torch.compile(main, dynamic=True), Count()
+    for n in (3, 5):
+        x = fresh(n, 0, 4)
+        torch._dynamo.mark_static(x, 0)
+        compiled(x)
+    assert count.graphs == 2
+
+
+def test_dropout_draws_what_eager_draws():
+    def main(x):
+        return F.dropout(x, 0.5) + torch.rand(x.shape[0], 1)
+    compiled, count = torch.compile(main, dynamic=True), Count()
+    for n in SIZES:
+        made = []
+        for run in (compiled, main):
+            torch.manual_seed(n)
+            made.append((run(fresh(n, 0, 4)), torch.rand(3)))
+        same(*made, n)
+    assert count.graphs == 1 and count.fallbacks == 0
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).split(c, dim=2)
+        q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2) for y in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).contiguous().view(b, t, c))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Model(torch.nn.Module):
+    def __init__(self, words=17, width=16, longest=80):
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(words, width), torch.nn.Embedding(longest,
+                                                                                       width)
+        self.blocks = torch.nn.ModuleList([Block(width, 2) for _ in range(2)])
+        self.head = torch.nn.Linear(width, words)
+
+    def forward(self, tokens, targets=None):
+        t = tokens.size(1)
+        assert t <= self.places.weight.shape[0]
+        x = self.words(tokens) + self.places(torch.arange(t))
+        for block in self.blocks:
+            x = block(x)
+        scores = self.head(x)
+        if targets is None:
+            return scores
+        return F.cross_entropy(scores.view(-1, scores.size(-1)), targets.view(-1))
+
+
+def tokens_of(b, t, seed):
+    return torch.tensor(np.random.default_rng(seed).integers(0, 17, (b, t)))
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_model(dynamic):
+    """A small GPT with batches and lengths of any size, forward and backward."""
+    torch.manual_seed(0)
+    model = Model()
+    compiled, count = torch.compile(model, dynamic=dynamic), Count()
+    for i, (b, t) in enumerate(((2, 5), (3, 7), (4, 2), (7, 3), (2, 64), (3, 65))):
+        x, y = tokens_of(b, t, i), tokens_of(b, t, i + 100)
+        made = []
+        for run in (compiled, model):
+            model.zero_grad()
+            loss = run(x, y)
+            loss.backward()
+            made.append([loss, *(p.grad.clone() for p in model.parameters())])
+        same(*made, (b, t))
+    assert count.fallbacks == 0 and count.specialised == 0
+    assert count.graphs <= (1 if dynamic else 2)
+
+
+def test_train_step():
+    """Forward, backward and optimizer in one graph, batches of any size."""
+    def trained(compile):
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(),
+                                    torch.nn.Linear(16, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+        step = torch.compile(step, dynamic=True) if compile else step
+        losses = [step(fresh(n, 0, 8), fresh(n + 7, n, 1)).item() for n in (*SIZES, 64, 65)]
+        return losses, [p.detach() for p in model.parameters()]
+    count = Count()
+    have, want = trained(True), trained(False)
+    np.testing.assert_allclose(have[0], want[0], 1e-4, 1e-5)
+    same(have[1], want[1])
+    assert count.graphs == 1 and count.fallbacks == 0
