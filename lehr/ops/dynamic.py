@@ -349,6 +349,8 @@ class isin:
     dtypes = "float half int"
 
     def rule(x: Any, tests: Any, assume_unique: bool, invert: bool) -> Spec:
+        for given in (x, tests):
+            rule.no_bool("Unsupported input type encountered for isin(): Bool", given)
         shape = tuple(x.shape) if rule.is_tensor(x) else ()
         return Spec(shape, dt.bool_, device_of((x, tests)))
 

@@ -295,7 +295,7 @@ class max_dim:
         return _pick(np, x, dim, keepdim, np.argmax)
 
     def decomp(F, x, dim, keepdim):
-        return F.amax(x, dim, keepdim), F.argmax(x, dim, keepdim)
+        return F.amax(x, dim, keepdim), F.argmax(_ordered(F, x), dim, keepdim)
 
 
 @op("min_dim(input: Tensor, dim: int, keepdim: bool = False) -> named(values=Tensor,"
@@ -310,7 +310,7 @@ class min_dim:
         return _pick(np, x, dim, keepdim, np.argmin)
 
     def decomp(F, x, dim, keepdim):
-        return F.amin(x, dim, keepdim), F.argmin(x, dim, keepdim)
+        return F.amin(x, dim, keepdim), F.argmin(_ordered(F, x), dim, keepdim)
 
 
 @op("aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False)"
@@ -340,10 +340,16 @@ class aminmax:
 
 def _index_rule(name):
     def typed(x, dim=None, keepdim=False) -> Spec:
+        rule.no_bool(f"{name}(): does not support bool input", x)
         if dim is None or x.shape:
             _nonempty(name, x, dim)
         return rule.reduce(x, dim, keepdim)._replace(dtype=dt.int64)
     return typed
+
+
+def _ordered(F, x):
+    """bool as numbers, which `argmax` takes alone."""
+    return F.to_dtype(x, dt.uint8) if x.dtype is dt.bool_ else x
 
 
 def _index_samples(s):

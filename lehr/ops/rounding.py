@@ -74,7 +74,13 @@ class round:
     """To the nearest whole number, halves to even; to the nearest multiple of 10**-decimals."""
 
     kind, where, aliases = POINTWISE, EVERYWHERE, ("special.round",)
-    rule = _whole("round")
+
+    def rule(x, decimals=0):
+        if decimals and x.dtype.is_integer:
+            raise NotImplementedError(f'"round" with decimals is not implemented for '
+                                      f'{rule.label(x.dtype)}')
+        return _whole("round")(x)
+
     c, triton = _spelled("rint")
     dtypes = "int float half"
 

@@ -127,6 +127,7 @@ class topk:
     kind, exact, host, nondiff = INDEX, True, True, (1,)
 
     def rule(x: Any, k: Size, dim: int, largest: bool, sorted: bool) -> Any:
+        rule.no_bool("topk does not support bool dtypes on CPU", x)
         place = dim_of(dim, len(x.shape))
         size = x.shape[place] if x.shape else 1
         if decide(k, "<", 0) or decide(k, ">", size):
@@ -190,6 +191,7 @@ class kthvalue:
     kind, exact, nondiff, dtypes = COMPOSITE, True, (1,), "float half int"
 
     def rule(x: Any, k: Size, dim: int, keepdim: bool) -> Any:
+        rule.no_bool('"kthvalue" not implemented for \'Bool\'', x, NotImplementedError)
         made = _reduced("kthvalue", x, dim, keepdim)
         size = x.shape[dim_of(dim, len(x.shape))] if x.shape else 1
         if decide(k, "<", 1) or decide(k, ">", size):
@@ -238,7 +240,10 @@ def _middle(F: Any, x: Any, dim: int, keepdim: bool, skip_nan: bool) -> Any:
 
 def _median_of(skip_nan: bool, name: str) -> None:
     """Registers `median` or `nanmedian`, of a whole tensor and along a dimension."""
-    def rule(x: Any, dim: int, keepdim: bool) -> Any:
+    refusal = '"median" not implemented for \'Bool\''
+
+    def typed(x: Any, dim: int, keepdim: bool) -> Any:
+        rule.no_bool(refusal, x, NotImplementedError)
         return _reduced(name, x, dim, keepdim)
 
     def decomp(F: Any, x: Any, dim: int, keepdim: bool) -> Any:
@@ -255,12 +260,13 @@ def _median_of(skip_nan: bool, name: str) -> None:
     doc = "The lower median along `dim`" + (" of what is not NaN." if skip_nan else
                                             "; NaN where there is one.")
     shared = {"kind": COMPOSITE, "dtypes": "float half int", "exact": True}
-    fields = {**shared, "rule": rule, "decomp": decomp, "samples": samples, "api": name,
+    fields = {**shared, "rule": typed, "decomp": decomp, "samples": samples, "api": name,
               "nondiff": (1,), "__doc__": doc}
     op(f"{name}_dim(input: Tensor, dim: int, keepdim: bool = False)"
        " -> named(values=Tensor, indices=Tensor)")(type(f"{name}_dim", (), fields))
 
     def whole_rule(x: Any) -> Spec:
+        rule.no_bool(refusal, x, NotImplementedError)
         return like(x, ())
 
     def eager(np: Any, x: Any) -> Any:
@@ -462,6 +468,7 @@ class searchsorted:
 
     def rule(seq: Any, values: Any, out_int32: bool, right: bool, side: Any, sorter: Any) -> Spec:
         _side(right, side)
+        rule.no_bool('"searchsorted" not implemented for \'Bool\'', seq, NotImplementedError)
         shape = tuple(values.shape) if rule.is_tensor(values) else ()
         if not seq.shape:
             raise RuntimeError("torch.searchsorted(): the sorted sequence needs a dimension")
