@@ -158,16 +158,21 @@ def test_large_on_threads():
 def test_threads_do_not_matter(m, n):
     """Blocks are cut by the number of threads, sums are not."""
     before, made = pool.get_num_threads(), []
-    compiled = Compiled(program(([m, 420], [420, 1]), ([420, n], [1, 420])))
-    x, w = numbers(m * 420, "f32"), numbers([n, 420], "f32").T
+    epilogue = BIAS.replace("400", str(m)).replace("50", str(n)).replace("; k0: 1", "")
+    compiled = Compiled(program(([m, 420], [420, 1]), ([420, n], [1, 420]), epilogue=epilogue,
+                                params=f", b: param f32[{n}]", results="q, y"))
+    x, w, b = numbers(m * 420, "f32"), numbers([n, 420], "f32").T, numbers(n, "f32")
     try:
         for threads in (1, 2, 5):
             pool.set_num_threads(threads)
-            made += compiled(x, w)
+            made.append(compiled(x, w, b))
     finally:
         pool.set_num_threads(before)
     for other in made[1:]:
-        np.testing.assert_array_equal(made[0], other)
+        for one, same in zip(made[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
+    product = x.reshape(m, 420).astype(np.float64) @ w
+    np.testing.assert_allclose(made[0][1], np.maximum(product + b, 0), 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan, 3e38, 1e-42])

@@ -36,6 +36,10 @@ static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_p
   /* By sizes that do not depend on threads: the same bits on any number of them. Each of its blocks
      packs what it reads: few of them, along the longer side. */
   q->split = rt->split && q->k >= 32 && q->m * q->n >= 64 * (q->m + q->n);
+  /* A result that fits a cache can wait for `rows`: its blocks may be columns then. */
+  const lehr_kernel rows = q->rows;
+  const int64_t wait = rt->threads > 1 && q->split && q->n > q->m && q->m * q->n <= 1 << 19;
+  if (wait) q->rows = 0;
   int64_t most = rt->threads > 1 ? (q->split ? 1 : 2) * rt->threads : 1;
   int64_t tasks = work > 2e6 * (double)most ? most : (int64_t)(work / 2e6) + 1;
   int64_t blocks = (tasks + batches - 1) / batches;
@@ -53,6 +57,7 @@ static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_p
     for (int64_t n = 0; n < chunks; n++) task(q, n, 0);
   else
     rt->parallel(task, q, chunks);
+  if (wait && rows) lehr_spread(rt, rows, q->p, batches * q->m, 65536 / q->n + 1);
 }
 
 /* Block `n` of `blocks`, of whole sixteens: its begin. */
