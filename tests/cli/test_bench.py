@@ -199,7 +199,8 @@ def test_costs_are_those_of_the_arrays():
     weights = [a for a in workload.arrays("vit_block").values() if a.ndim == 2]
     scores = 2 * 2 * 8 * 197 * 197 * 768
     assert cost.COSTS["vit_block"]().flops == sum(2 * 8 * 197 * a.size for a in weights) + scores
-    assert set(cost.COSTS) == set(workload.WORKLOADS)
+    # The yardsticks are float32: they say nothing about half precision.
+    assert set(cost.COSTS) == set(workload.WORKLOADS) - set(workload.HALF)
     assert cost.COSTS["copy"]().moved == 2 * workload.arrays("copy")["x"].nbytes
 
 

@@ -143,6 +143,8 @@ TRAINING = {"gpt_step": gpt_training, "resnet18_step": resnet_training}
 
 def build(name: str, mode: str, arrays: Arrays, tuning: str):
     """(run, read), as in `cases.pytorch`; a run has ended when it returns."""
+    if workload.WORKLOADS[name].half:
+        raise NotImplementedError(f"{name}: no autocast")
     p = {k: jnp.asarray(v) for k, v in arrays.items()}
     data = [p.pop(k) for k in DATA if k in p]
     if name in INFERENCE:

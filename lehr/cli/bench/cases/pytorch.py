@@ -127,14 +127,20 @@ TRAINING = {"gpt_step", "gpt_model", "resnet18_step"}
 def build(name: str, mode: str, arrays: Arrays, tuning: str):
     """(run, read): `run()` computes once and gives a result; `read` turns one into numpy."""
     compiled = (lambda f: f) if mode == "eager" else lambda f: torch.compile(f, mode=tuning)
+    name, half = name.removesuffix("_bf16"), workload.WORKLOADS[name].half
     function, inputs = CASES[name](tensors(arrays), compiled)
 
     def infer():
         with torch.no_grad():
             return function(*inputs)
 
-    run = (lambda: function(*inputs)) if name in TRAINING else infer
-    return run, lambda result: np.asarray(result.numpy())
+    plain = (lambda: function(*inputs)) if name in TRAINING else infer
+
+    def rounded():
+        with torch.autocast("cpu", torch.bfloat16):
+            return plain()
+
+    return rounded if half else plain, lambda result: np.asarray(result.float().numpy())
 
 
 def threads(count: int) -> None:

@@ -75,6 +75,8 @@ DATA = ("x", "residual", "tokens", "targets", "images", "labels")
 
 def build(name: str, mode: str, arrays: Arrays, tuning: str):
     """(run, read), as in `cases.pytorch`; a run has ended when it returns."""
+    if workload.WORKLOADS[name].half:
+        raise NotImplementedError(f"{name}: no autocast")
     p = {k: Tensor(v).realize() for k, v in arrays.items()}
     data = [p.pop(k) for k in DATA if k in p]
     if name in workload.YARDSTICKS:
