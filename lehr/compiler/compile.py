@@ -115,9 +115,9 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     """Compiles a function or a Module: the returned callable acts the same, faster.
 
     model: compiled once more where it is compiled already; without it, a decorator is returned.
-    fullgraph: a graph break is an error. dynamic: as in PyTorch; sizes are compiled one by one.
-    backend: a name of `list_backends(())`, or a callable, see `lehr.compiler.custom`. mode: a name
-    of `lehr.base.options.MODES`. options: names and values of `Options`, or of
+    fullgraph: a graph break is an error. dynamic: True symbolic sizes, False static, None as they
+    change. backend: a name of `list_backends(())`, or a callable, see `lehr.compiler.custom`.
+    mode: a name of `lehr.base.options.MODES`. options: names and values of `Options`, or of
     `torch._inductor.config`. disable: return `model`.
 
     OptionError (a ValueError) for an unknown option, mode or value, ValueError for an unknown back

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lehr.compiler.backend import laid_out, sizes_of
 from lehr.compiler.capture.entry import Compiled, Request
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
@@ -27,8 +29,8 @@ class GraphModule:
     code   its text
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, sizes: Callable[[Sequence[Any]], dict[Any, int]]) -> None:
+        self.graph, self._sizes = graph, sizes
         self.code = print_graph(graph)
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
@@ -36,8 +38,9 @@ class GraphModule:
         are written.
         """
         known: dict[Value, Any] = dict(zip(self.graph.params, inputs, strict=True))
+        sizes = self._sizes(inputs)
         for node in self.graph.nodes:
-            args = map_values(node.args, known.__getitem__)
+            args = interp.concrete(map_values(node.args, known.__getitem__), sizes)
             made = SPECIAL[node.op.name](args) if node.op.name in SPECIAL else (
                 dispatch.call(node.op, args))
             if len(node.results) == 1:
@@ -76,10 +79,12 @@ def backend(make: Maker) -> Callable[..., Compiled]:
         late = {t.name for t in request.tangents}
         early = [p for p in joint.params if p.name not in late]
         groups = {g: joint.results[g] for g in ("outputs", "writebacks")}
-        module = GraphModule(part(joint, groups, early, joint.targets))
+        sizes = functools.partial(sizes_of, request)
+        module = GraphModule(part(joint, groups, early, joint.targets), sizes)
         made: list[Callable[..., Any]] = []
 
         def forward(inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+            here = sizes(inputs)
             kept = [t._array.copy() if isinstance(t, Tensor) else t for t in inputs] if late else []
             plain = [t.detach() if isinstance(t, Tensor) else t for t in inputs]
             if not made:
@@ -92,13 +97,14 @@ def backend(make: Maker) -> Callable[..., Compiled]:
                 raise TypeError(f"the back end {name_of(make)} gave {len(found)} results; the "
                                 f"graph has {len(request.strides)} tensors")
             taken = {id(t._storage.origin) for t in plain if isinstance(t, Tensor)}
-            return [fresh(t, s, taken) for t, s in zip(found, request.strides, strict=True)], kept
+            strides = interp.concrete(tuple(request.strides), here)
+            return [fresh(t, s, taken) for t, s in zip(found, strides, strict=True)], (here, kept)
 
         def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
-            given = iter(state)
+            here, given = state[0], iter(state[1])
             rest = iter(tangents)
             arrays = [next(rest)._array if p.name in late else next(given) for p in joint.params]
-            grads = interp.run(joint, arrays)["grads"]
+            grads = interp.run(joint, arrays, here)["grads"]
             return [Tensor._from_array(g) for g in grads]
 
         return Compiled(forward, backward if late else None, same=word.same())
@@ -115,7 +121,6 @@ def fresh(t: Tensor, strides: tuple[Any, ...], taken: set[int]) -> Tensor:
     """A result on memory of its own, laid out as eager results would be."""
     t = t.detach()
     if id(t._storage.origin) in taken or t._strides != tuple(strides) or t._offset:
-        from lehr.compiler.backend import laid_out
         t = laid_out(t._array.copy(), strides)
     taken.add(id(t._storage.origin))
     return t

@@ -216,14 +216,15 @@ def test_is_compiling():
 
 
 def test_marks_are_checked():
+    x = X.clone()
     for mark in (torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic,
                  torch._dynamo.mark_static, torch._dynamo.mark_unbacked):
-        mark(X, 0), mark(X, [0, -1])
+        mark(x, 0), mark(x, [0, -1])
         with pytest.raises(IndexError, match="2 dimensions has no dimension 2"):
-            mark(X, 2)
+            mark(x, 2)
     with pytest.raises(ValueError, match=r"outside \[4, 8\]"):
-        torch._dynamo.mark_dynamic(X, 0, min=4, max=8)
-    torch._dynamo.mark_static_address(X)
+        torch._dynamo.mark_dynamic(x, 0, min=4, max=8)
+    torch._dynamo.mark_static_address(x)
     torch.compiler.cudagraph_mark_step_begin()
 
 
@@ -326,6 +327,23 @@ def test_a_callable_back_end_keeps_effects_and_views():
     b = torch.compile(f, backend=lambda gm, inputs: gm, fullgraph=True)(have, noted)
     assert want.equal(have) and b[0] is have and b[1].data_ptr() == have.data_ptr()
     assert noted[0].data_ptr() == have.data_ptr() and all(map(torch.equal, a, b))
+
+
+def test_a_callable_back_end_with_symbolic_sizes():
+    seen = []
+
+    def spying(gm, inputs):
+        seen.append(gm)
+        return gm
+    compiled = torch.compile(lambda x, w: ((x * w).t() + x.shape[0]).sum(1), backend=spying,
+                             dynamic=True, fullgraph=True)
+    for n in (2, 5, 3):
+        x, w = torch.ones(n, 4) * n, torch.ones(4, requires_grad=True)
+        y = compiled(x, w)
+        y.sum().backward()
+        assert y.equal(torch.full((4,), float(2 * n * n))) and w.grad.equal(
+            torch.full((4,), float(n * n)))
+    assert len(seen) == 1
 
 
 def test_registered_back_ends():
