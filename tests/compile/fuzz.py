@@ -191,8 +191,11 @@ def outcomes(text: str, wrap: Callable[[Any], Any], count: Count = EAGER) -> lis
                 enumerate((first, first, inputs(1), inputs(0)))]
 
 
+DYNAMIC: list[bool | None] = [None]     # what `lehr.compile` is told of sizes
+
+
 def compiled(backend: str) -> Callable[[Any], Any]:
-    return lambda main: lehr.compile(main, backend=backend, options={
+    return lambda main: lehr.compile(main, backend=backend, dynamic=DYNAMIC[0], options={
         "suppress_errors": False, "recompile_limit": 64})
 
 
@@ -302,7 +305,8 @@ class Report:
         s = stats()
         return (f"{self.programs} programs in {seconds:.0f} s, {len(self.faults)} faults; "
                 f"{s['captures']} captures, {s['graphs']} graphs, {s['ops_captured']} ops in "
-                f"graphs, {s['breaks']} breaks, {s['fallbacks']} calls run eagerly; "
+                f"graphs, {s['breaks']} breaks, {s['fallbacks']} calls run eagerly, "
+                f"{s['specialised']} graphs made static; "
                 f"{1 - OUTSIDE.ops / max(EAGER.ops, 1):.1%} of {EAGER.ops} executed ops in graphs")
 
 
@@ -336,7 +340,10 @@ def main() -> None:
     parser.add_argument("--no-data", action="store_true", help="programs without graph breaks")
     parser.add_argument("--show", action="store_true", help="print the program and stop")
     parser.add_argument("--small", action="store_true", help="make failing programs smaller")
+    parser.add_argument("--dynamic", action="store_true", help="all sizes are symbols")
+    parser.add_argument("--static", action="store_true", help="no sizes are symbols")
     given = parser.parse_args()
+    DYNAMIC[0] = True if given.dynamic else False if given.static else None
     if given.show:
         print(grammar.write(given.seed, not given.no_data))
         return
