@@ -41,6 +41,8 @@ def batch_norm(input: Tensor, running_mean: Any, running_var: Any, weight: Any =
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when "
                                "training=False")
+        if tuple(input._shape) == (0,):  # nothing, which PyTorch takes for any number of channels
+            return F.clone(input)  # type: ignore[no-any-return]
         made: Any = F.batch_norm_eval(input, running_mean, running_var, weight, bias, eps)
         return made
     out, mean, var = F.batch_norm_train(input, weight, bias, eps)

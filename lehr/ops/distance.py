@@ -27,17 +27,24 @@ class cosine_similarity:
                     device_of((x, y)), made)
 
     def decomp(F, x, y, dim, eps):
+        if not x.ndim and not y.ndim:
+            x, y = F.unsqueeze(x, 0), F.unsqueeze(y, 0)
         at = dim_of(dim, max(x.ndim, y.ndim)) - max(x.ndim, y.ndim)
+        size = rule.broadcast(tuple(x.shape), tuple(y.shape))[at]
 
         def unit(t):
-            return t / F.clamp_min(F.linalg_vector_norm(t, 2, at, True),
-                                   eps) if t.ndim >= -at else t
+            shape = (1,) * (-at - t.ndim) + tuple(t.shape)  # the norm is that of the broadcast
+            whole = (*shape[:at], size, *shape[len(shape) + at + 1:])
+            t = F.expand(t, whole)
+            return t / F.clamp_min(F.linalg_vector_norm(t, 2, at, True), eps)
         return F.sum(unit(x) * unit(y), at)
 
     def samples(s):
         yield s(s.f(3, 4), s.f(3, 4))
         yield s(s.f(3, 4, 2), s.f(1, 4, 2), 2)
         yield s(s.f(3, 4), s.f(3, 4), -2, 0.1)
+        yield s(s.f(1, 2, 3), s.f(2, 1, 3), -2)
+        yield s(s.f(4), s.f(2, 4), 0)
         yield s(s.f(4), s.f(4), 0)
         yield s.raises(RuntimeError, s.f(3, 4), s.f(3, 5))
 

@@ -27,7 +27,7 @@ def {dunder}(self, other):
 """
 _REFLECTED = """
 def {dunder}(self, other):
-    if {test} and not _watch.on:
+    if {test} and not _watch.on and isinstance(self, _T):
         return _call(_op, (other, self{tail}))
     return _other({dunder}, _op, self, other, True)
 """
@@ -77,6 +77,8 @@ def _other(function: Any, op: Op, self: Any, other: Any, reflected: bool) -> Any
     made = _taken(function, self, other)
     if made is not override.MISSING:
         return made
+    if not isinstance(self, Tensor):
+        raise TypeError(f"operator {op.name}: self must be Tensor, not {type(self).__name__}")
     operand = _operand(op, other)
     if operand is NotImplemented:
         return NotImplemented

@@ -139,7 +139,8 @@ def numbers(lib: Any) -> dict[str, Any]:
             "fmax": lambda: lib.fmax(2, x), "copysign": lambda: lib.copysign(2, x),
             "pow": lambda: lib.pow(2, 3), "pow_tensor": lambda: lib.pow(2, x),
             "bitwise_and": lambda: lib.bitwise_and(2, 3), "xlogy": lambda: lib.xlogy(2, x),
-            "rsub": lambda: lib.rsub(2, x), "exp": lambda: lib.exp(2), "add": lambda: lib.add(2, x),
+            "rsub": lambda: lib.rsub(2, x), "radd": lambda: lib.Tensor.__radd__(2, x),
+            "exp": lambda: lib.exp(2), "add": lambda: lib.add(2, x),
             "where": lambda: lib.where(x > 1, 1, 2), "lcm": lambda: x.lcm(2)}
 
 
