@@ -24,7 +24,8 @@ MODULES = [
     "test_scope", "test_patma", "test_list", "test_with", "test_generators", "test_contains",
     "test_compare", "test_named_expressions", "test_super", "test_contextlib", "test_class",
     "test_property", "test_raise", "test_iter", "test_opcodes", "test_keywordonlyarg",
-    "test_positional_only_arg", "test_bool", "test_augassign",
+    "test_positional_only_arg", "test_bool", "test_augassign", "test_binop", "test_richcmp",
+    "test_exception_variations", "test_exception_group", "test_functools",
 ]
 KNOWN = {   # tests that pass natively and differ here
     "testLeaks", "test_free_after_iterating", "test_equal_operator_modifying_operand", "test_sort",

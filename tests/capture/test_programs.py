@@ -80,3 +80,9 @@ def outcome(call):
 def test_the_machine_does_what_python_does(program):
     native = outcome(lambda log: program(log))
     assert outcome(lambda log: Machine().run(program, (log,))) == native
+
+
+def test_there_are_four_hundred_programs():
+    """With the random ones of `test_generated`, on each version of Python."""
+    from test_generated import SEEDS
+    assert len(list(programs())) + len(SEEDS) >= 400

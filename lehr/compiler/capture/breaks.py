@@ -126,6 +126,24 @@ REGISTRY: dict[str, Break] = {row.code: row for row in (
 )}
 
 
+def page() -> str:
+    """The registry as a page of the documentation."""
+    rows = [f"## {row.code}\n\n{row.title[0].upper() + row.title[1:]}. {row.explain}\n\n"
+            f"What to do: {row.hint}\n" for row in REGISTRY.values()]
+    return PAGE + "\n".join(rows)
+
+
+PAGE = """# Graph breaks
+
+A compiled function that meets something capture cannot follow is compiled in parts: the graph so
+far runs, the line runs as Python, and capture goes on behind it. Results are the same; every break
+costs some time, and what stands on both sides of it cannot be fused. `fullgraph=True` makes a break
+an error, `LEHR_LOG=breaks` prints each, with the line, the reason and the way out. These are all
+reasons there are; this page is made from `lehr/compiler/capture/breaks.py` (a test compares them).
+
+"""
+
+
 class Place(NamedTuple):
     """One line of the user's program."""
     file: str

@@ -452,7 +452,10 @@ class Operations(Base):
             self.error(TypeError, f"{self.type_name(value)!r} object cannot be interpreted as an"
                                   " integer")
         assert found is not None
-        return int(found.constant(self))
+        made = found.constant(self)
+        if not isinstance(made, int):
+            self.error(TypeError, f"__index__ returned non-int (type {type(made).__name__})")
+        return int(made)
 
     def slice_index(self, value: Value) -> int:
         kind = self.type_of(value)
