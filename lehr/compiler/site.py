@@ -34,6 +34,7 @@ from lehr.compiler.capture.segment import Link, Segment
 from lehr.compiler.capture.size import Policy, Resize
 from lehr.compiler.capture.source import Source, local
 from lehr.compiler.capture.tensors import is_native
+from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.compiler.counters import COUNTERS
 from lehr.compiler.journal import Fallback, Journal, Made, Place, Recompile, place_of
 from lehr.compiler.run import word
@@ -355,16 +356,22 @@ class Site:
     def attempt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Attempt, Any]:
         """A captured call and its entry; where a stage cannot do without a size, anew."""
         policy = self.policy()
+        flat: frozenset[int] = frozenset()
         while True:
             attempt = capture_call(lambda m: self.begin(m, args, kwargs), self.loose, self.brittle,
-                                   self.broke, policy)
+                                   self.broke, policy, flat)
             COUNTERS.add("bytecodes", attempt.steps)
+            captured = attempt.captured
+            if captured is not None and captured.fault is not None and captured.machine.sizes.hints:
+                policy = policy.but(Resize(everything=True))    # is it the program's, or ours?
+                continue
             try:
                 return attempt, self.entry(attempt, self.positional(args), tuple(kwargs))
             except Resize as needs:
                 policy = policy.but(needs)
+            except NeedsFlat as needs:      # found where the gradients' graph was made
+                flat |= {id(needs.storage.origin)}
             except Exception as error:
-                captured = attempt.captured
                 if captured is None or not captured.machine.sizes.hints:
                     raise
                 log.channel("capture")("%s: not with symbolic sizes: %s: %s", self.name,

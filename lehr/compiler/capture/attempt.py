@@ -35,16 +35,15 @@ class Attempt(NamedTuple):
 
 def capture_call(begin: Begin, loose: frozenset[Source] = frozenset(), brittle: bool = False,
                  broke: Callable[[CaptureBreak], None] | None = None,
-                 policy: Policy = STATIC) -> Attempt:
+                 policy: Policy = STATIC, flat: frozenset[int] = frozenset()) -> Attempt:
     """Captures one call; nothing outside changes.
 
-    begin: starts the call on a machine; loose, brittle, policy: see `TensorMachine`; broke: called
-    with the first graph break. At a break, the call is captured anew up to the instruction of the
-    outermost frame, or up to an earlier one if the state there cannot be handed on.
+    begin: starts the call on a machine; loose, brittle, policy, flat: see `TensorMachine`; broke:
+    called with the first graph break. At a break, the call is captured anew up to the instruction
+    of the outermost frame, or up to an earlier one if the state there cannot be handed on.
     """
     first: CaptureBreak | None = None
     halt, count = -1, 0
-    flat: frozenset[int] = frozenset()
     while True:
         machine = TensorMachine(halt, flat, loose, brittle, policy)
         try:
