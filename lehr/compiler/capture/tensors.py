@@ -537,6 +537,8 @@ class CaptureTracer(Tracer):
         if id(t._storage.origin) in self.flat or id(t) not in self.sources:
             return t._shape, t._strides
         found = self.layouts.get(id(t))
+        if found is None and id(t._storage.origin) in self.storages:
+            return t._shape, t._strides     # no input of its own: nothing would tell its sizes
         if found is None:
             found = self.layouts[id(t)] = self.machine.sizes.layout(t, self.sources[id(t)])
             for v in self.machine.sizes.hints:
