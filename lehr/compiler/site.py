@@ -402,7 +402,8 @@ class Site:
             return Bare(self, attempt.facts, positional, names, True)
         ops = captured.tracer.ops
         if captured.fault is not None or not ops and captured.segment is None:
-            return Bare(self, attempt.facts, positional, names, False, captured.fault)
+            return Bare(self, attempt.facts, positional, names, False,
+                        None if captured.fault is None else repr(captured.fault))
         backend = functools.partial(self.family.backend, options=self.family.options)
         made = Graphed(captured, backend, positional, names)
         if ops:

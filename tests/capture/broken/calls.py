@@ -119,7 +119,7 @@ def method(b, x):
     return b.run(x + 1) * 2, b
 
 
-@case(given(lambda: Derived(2), TEN), graphs=8, breaks=7, repeat=2)
+@case(given(lambda: Derived(2), TEN), graphs=7, breaks=5, repeat=2)
 def method_with_super(b, x):
     return b.run(x + 1) * 2, b
 
