@@ -197,6 +197,14 @@ def retained_gradient(x: Any) -> Any:
 
 # -- ops
 
+@case(lambda: (make((), "float32", 1), make((2, 3), "int64", 1)))
+def results_that_equal_their_arguments(x: Any, y: Any) -> Any:
+    made = [x.cumsum(0), x.cumprod(0), y.trunc(), y.round(), torch.diff(y, n=0)]
+    for t in made:
+        t.add_(1)
+    return made, x, y
+
+
 @case(lambda: (make((3, 3), "int64", 2).t(),))
 def whole_numbers_scaled_by_a_fraction(x: Any) -> Any:
     return torch.addcmul(x.sign(), x, x.sign(), value=0.5)
