@@ -126,6 +126,13 @@ PROGRAMS = {
                   [(2, 2, 0, 4)] * 3, 1),
     "norm": (lambda x: x / x.norm(dim=1, keepdim=True), [(0, 4)], 1),
     "mse": (lambda x, y: F.mse_loss(x, y), [(0, 4), (0, 4)], 1),
+    "len": (lambda x: x * len(x), [(0, 4)], 1),
+    "topk": (lambda x: x.topk(2, 0)[0], [(0, 4)], 1),
+    "sort": (lambda x: x.sort(0)[0], [(0, 4)], 1),
+    "interpolate": (lambda x: F.interpolate(x, scale_factor=2), [(1, 2, 0, 0)], 1),
+    "convolution": (lambda x, w: F.conv2d(x, w, padding=1), [(0, 3, 6, 6), (4, 3, 3, 3)], 1),
+    "average pool": (lambda x: F.avg_pool2d(x, 2), [(2, 3, 0, 6)], 2),
+    "max pool": (lambda x: F.max_pool2d(x, 2, padding=1), [(2, 3, 0, 6)], 1),
     "compare": (lambda x: x + 1 if x.shape[0] > 4 else x - 1, [(0, 4)], 2),
     "even": (lambda x: x + 1 if x.shape[0] % 2 == 0 else x - 1, [(0, 4)], 2),
     "compare sizes": (lambda x, y: x + 1 if x.shape[0] == y.shape[0] else x - 1,
@@ -153,7 +160,7 @@ BACKWARD = {name: PROGRAMS[name] for name in (
     "matmul inner", "gram", "batched", "linear", "view split", "reshape", "reshape copy",
     "flatten", "permute", "expand", "slice", "slice by size", "narrow", "cat", "cat both", "stack",
     "pad", "mask", "cumsum", "where", "clamp", "repeat", "strided", "einsum", "attention", "norm",
-    "mse", "compare", "inplace")}
+    "mse", "compare", "inplace", "average pool", "max pool", "convolution")}
 
 
 @pytest.mark.parametrize("name", BACKWARD)
@@ -288,6 +295,22 @@ def test_number_as_size():
     for n in (2, 3, 4, 6, 12, 8):
         same(compiled(fresh(1, 24), n), main(fresh(1, 24), n), n)
     assert count.graphs <= 2 and count.fallbacks == 0
+
+
+NUMBERS = {
+    "slice": lambda x, n: x[:n] * n,
+    "zeros": lambda x, n: torch.zeros(n, 2) + x.sum(),
+    "arange": lambda x, n: torch.arange(n) + x[0, 0],
+    "expand": lambda x, n: x[:1].expand(n, -1).sum(0) + torch.arange(n).sum(),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers(name):
+    compiled, count = torch.compile(NUMBERS[name]), Count()
+    for n in (5, 3, 7, 12, 2):
+        same(compiled(fresh(1, 40, 2), n), NUMBERS[name](fresh(1, 40, 2), n), n)
+    assert count.graphs == 2 and count.fallbacks == 0
 
 
 def test_marks():

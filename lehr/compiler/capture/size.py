@@ -21,7 +21,7 @@ from lehr.base.proof import Facts
 from lehr.base.proof import Relation as SizeRelation
 from lehr.base.spell import TEXT
 from lehr.base.sym import FloorDiv, Mod, Product, Sum, Sym, Var
-from lehr.compiler.capture.arithmetic import NumberValue, source_of
+from lehr.compiler.capture.arithmetic import Arithmetic, NumberValue, source_of
 from lehr.compiler.capture.fact import FACTS, Fact
 from lehr.compiler.capture.operation import COMPARE
 from lehr.compiler.capture.source import KINDS, Source, step
@@ -307,8 +307,21 @@ EXACT: dict[str, Callable[[Any, Any], Any]] = {
 SAME = frozenset((int, round, operator.index, math.floor, math.ceil, math.trunc))
 
 
+def length_of(plain: Any) -> Any:
+    """The model of `len`, which is the first size of a tensor."""
+    def run(m: Any, args: Args, kwargs: Any) -> Any:
+        twin = getattr(args[0].force(m), "twin", None) if len(args) == 1 else None
+        if twin is not None and twin._shape and isinstance(twin._shape[0], Sym) and (
+                type(twin).__len__ is Tensor.__len__):
+            return SizeValue(twin._shape[0], m.sizes)
+        return plain(m, args, kwargs)
+    return run
+
+
 class Sizing(Base):
     """The part of the machine that computes with sizes."""
+
+    models = {**Arithmetic.models, len: length_of(Arithmetic.models[len])}
 
     def exact(self, left: Value, right: Value) -> list[Any] | None:
         """Both sides as sizes and ints; None where one is none."""

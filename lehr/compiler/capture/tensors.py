@@ -202,7 +202,7 @@ class Lower(Rebuilder):
             parts = [self(p) for p in self.machine.iterate(value)]
             return parts if isinstance(value, ListValue) else tuple.__new__(value.type_, parts)
         if isinstance(value, SliceValue):
-            return slice(*[self(p) for p in value.ends])
+            return slice(*[self.end(p) for p in value.ends])
         if isinstance(value, DictValue) and value.type_ is dict:
             items = self.machine.iterate(self.machine.call_method(value, "items", []))
             return dict(tuple(self(p)) for p in items)
@@ -221,6 +221,11 @@ class Lower(Rebuilder):
         if value.real is not None and getattr(type(value.real), "__lehr_native__", False):
             return value.real
         return self.machine.stop("native-argument", f"{value.type_.__name__} object")
+
+    def end(self, value: Value) -> Any:
+        """An end of a slice: numbers there are sizes."""
+        made = self(value)
+        return self.machine.tracer.size_of(made) if isinstance(made, SymNumber) else made
 
     def tensor(self, value: TensorValue) -> Any:
         return value.twin

@@ -57,9 +57,12 @@ def bits_of(name: str, a: Any, b: Any) -> int | None:
 # What an op does with a number: computes with it, takes it for a size, or has to know it.
 SCALAR, SIZE, CONSTANT = range(3)
 SIZES = frozenset((
-    "size", "shape", "sizes", "input_sizes", "steps", "m", "start", "end", "length", "split_size",
-    "split_sizes", "index", "step", "repeats", "pad", "n", "stride", "storage_offset",
+    "size", "shape", "sizes", "input_sizes", "out", "steps", "m", "start", "end", "length",
+    "split_size", "split_sizes", "index", "step", "repeats", "pad", "n", "stride", "storage_offset",
     "normalized_shape", "output_size", "diagonal"))
+
+
+RANGES = frozenset(("arange", "arange_start"))     # their numbers say how long the result is
 
 
 class NeedsFlat(Exception):
@@ -322,6 +325,8 @@ class Tracer:
         def kind(i: int) -> int:
             if params is None:
                 return CONSTANT
+            if op.name in RANGES:
+                return SIZE
             return SCALAR if "Scalar" in params[i].types else (
                 SIZE if params[i].name in SIZES else CONSTANT)
         return self._lifted(args, kind)
