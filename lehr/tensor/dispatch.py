@@ -120,7 +120,9 @@ def view(op: Op, args: tuple[Any, ...]) -> Tensor:
             if len(_LAYOUTS) >= kernel.LIMIT:
                 _LAYOUTS.clear()
             shape, strides, offset = op.layout(base, *rest)  # type: ignore[misc]
-            found = _LAYOUTS[key] = tuple(shape), tuple(strides), offset
+            shape, strides = (tuple([int(n) if isinstance(n, np.integer) else n for n in part])
+                              for part in (shape, strides))     # numpy's numbers as sizes
+            found = _LAYOUTS[key] = shape, strides, offset
         shape, strides, offset = found
     else:
         shape, strides, offset = op.layout(base, *rest)  # type: ignore[misc]
