@@ -37,6 +37,8 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
             if size == 1:
                 continue
         if stride is not want and not (stride == want):
+            if not isinstance(size, int) and size == 1:     # a symbol that is decided to be 1
+                continue
             return any(isinstance(s, int) and s == 0 for s in shape)
         want = want * size
     return True
@@ -86,7 +88,20 @@ def is_dense(shape: Shape, strides: Shape) -> bool:
                 return any(s == 0 for s in shape)
             want *= size
         return True
-    return is_contiguous(shape, strides)
+    if is_contiguous(shape, strides):
+        return True
+    if any(isinstance(stride, int) and stride == 0 for stride, _ in dims):
+        return False
+    end: Any = 1
+    for stride, size in sorted(dims, key=functools.cmp_to_key(_by_stride)):
+        if stride is not end and not stride == end:
+            return False
+        end = end * size
+    return True
+
+
+def _by_stride(a: Any, b: Any) -> int:
+    return _compare(a[0], b[0])
 
 
 def _compare(a: Any, b: Any) -> int:

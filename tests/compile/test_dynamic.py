@@ -287,6 +287,20 @@ def test_strided_inputs():
     assert count.graphs == 2 and count.fallbacks == 0
 
 
+def test_gradients_in_the_layout_of_their_leaves():
+    def main(x):
+        (x.masked_fill(x > 2, 1) * 2).sum().backward()
+    compiled, count = torch.compile(main, dynamic=True), Count()
+    for n in SIZES:
+        made = []
+        for run in (compiled, main):
+            x = fresh(n, 0, 3, 2).permute(2, 0, 1).requires_grad_()
+            run(x)
+            made.append(x.grad)
+        same(*made, n)
+    assert count.graphs <= 2 and count.fallbacks == 0
+
+
 def test_number_as_size():
     """A number that changes becomes a symbol where it is taken for a size."""
     def main(x, n):
