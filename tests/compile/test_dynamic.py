@@ -5,6 +5,7 @@ import pytest
 
 import lehr as torch
 from lehr.compiler import stats
+from lehr.tensor.state import STATE
 
 F = torch.nn.functional
 SIZES = (5, 7, 3, 2, 16, 9)
@@ -439,3 +440,30 @@ def test_train_step():
     np.testing.assert_allclose(have[0], want[0], 1e-4, 1e-5)
     same(have[1], want[1])
     assert count.graphs == 1 and count.fallbacks == 0
+
+
+def test_capture_given_up_leaves_nothing():
+    """A capture that begins anew inside a `with` leaves its hooks behind nowhere."""
+    def main(x):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+            y = x * x
+            for _ in range(x.shape[0]):
+                y = y * x
+        return y.sum()
+    before = STATE.saved
+    x = fresh(3, 0, 4).requires_grad_()
+    found = torch.compile(main, dynamic=True)(x)
+    same(found, main(x))
+    assert STATE.saved == before == ()
+
+
+def test_texts_of_errors():
+    """What an error says of sizes is what it says in eager mode."""
+    def main(x, y):
+        try:
+            return x + y
+        except RuntimeError as error:
+            return x * 2, str(error)
+    compiled = torch.compile(main, dynamic=True)
+    for n in (3, 5):
+        same(compiled(fresh(n, 0, 2), fresh(n, 0, 7)), main(fresh(n, 0, 2), fresh(n, 0, 7)))

@@ -66,7 +66,8 @@ def capture_call(begin: Begin, loose: frozenset[Source] = frozenset(), brittle: 
 
 def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | None) -> Captured:
     """One run of the machine; `broke` is the break that it halts for."""
-    held = enter(machine.tracer)
+    held, hooks = enter(machine.tracer), (STATE.saved, STATE.no_hooks)
+    captured = None
     try:
         segment = None
         with machine.sizes.deciding(True):
@@ -81,7 +82,8 @@ def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | Non
             machine.frame = None
             after = leave(held)
             STATE.tracer = machine.tracer
-            return Captured(machine, value, fault, after, held, segment)
+            captured = Captured(machine, value, fault, after, held, segment)
+            return captured
     except CaptureBreak as error:
         error.forbidden = STATE.unbroken
         raise
@@ -89,3 +91,5 @@ def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | Non
         raise CaptureBreak("unmodelled", str(error)) from None
     finally:
         leave(held)
+        if captured is None:    # given up, perhaps between `__enter__` and `__exit__`
+            STATE.saved, STATE.no_hooks = hooks

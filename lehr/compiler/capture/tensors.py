@@ -259,6 +259,10 @@ class Carried(NamedTuple):
     value: Value
 
 
+# What tensor code raises about sizes.
+TOLD = (TypeError, ValueError, RuntimeError, IndexError)
+
+
 class TensorMachine(Sizing, Arithmetic, Machine):
     """The machine over tensors; its graph is `tracer`'s.
 
@@ -294,6 +298,8 @@ class TensorMachine(Sizing, Arithmetic, Machine):
     def fault(self, error: BaseException) -> Any:
         if isinstance(error, NeedsFlat | Resize) or is_internal(error):
             raise error     # the compiler's, not the program's
+        if self.sizes.hints and isinstance(error, TOLD):
+            raise Resize(everything=True)   # its text may tell sizes, which are not known
         return super().fault(error)
 
     # -- what is native
