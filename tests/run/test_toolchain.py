@@ -244,6 +244,7 @@ def test_an_interrupt_ends_compilers_and_cleans_up(use, script, tmp_path, monkey
     def interrupt():
         while not pids.exists() or len(pids.read_text().split()) < 2:
             time.sleep(0.01)
+        time.sleep(0.5)     # the caller has to be past starting them
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
