@@ -178,22 +178,23 @@ def gradients(calls: Sequence[Call], backend: str = "inductor") -> list[Failure]
         have = reverse(calls, compiled(calls, backend))
         found = []
         for c, a, b in zip(calls, have, want, strict=True):
-            texts = [f"gradient {i}: {_gradient(x, y, c.op)}"
-                     for i, (x, y) in enumerate(zip(a, b, strict=True)) if _gradient(x, y, c.op)]
-            found.append("; ".join(texts))
+            texts = [(i, _gradient(x, y, c)) for i, (x, y) in enumerate(zip(a, b, strict=True))]
+            found.append("; ".join(f"gradient {i}: {text}" for i, text in texts if text))
         return found
     failures: list[Failure] = []
     attempt(calls, run, failures)
     return failures
 
 
-def _gradient(have: Tensor | None, want: Tensor | None, op: Op) -> str:
+def _gradient(have: Tensor | None, want: Tensor | None, call: Call) -> str:
     if have is None or want is None:
         return "" if have is want else f"{have is None and 'none' or 'one'}, expected otherwise"
     if have.stride() != want.stride():
         return f"strides {have.stride()}, expected {want.stride()}"
-    # A gradient is a sum of parts that may cancel: its rounding is that of the largest element.
-    rtol, atol = oracle.tolerance(op, want.dtype, oracle.STRICT)
+    # A gradient is a sum of parts that may cancel: its rounding is that of the largest element. Its
+    # rule computes parts of it in the dtypes of the operands.
+    dtypes = {want.dtype, *(t.dtype for t in tensors_in(call.bound) if t.dtype.is_floating_point)}
+    rtol, atol = max(oracle.tolerance(call.op, d, oracle.STRICT) for d in dtypes)
     largest = float(want.abs().max()) if want.numel() else 0.0
     atol = 4 * atol + (4 * rtol * largest if math.isfinite(largest) else 0.0)
     return oracle.agree(have._array, want._array, 4 * rtol, atol)

@@ -480,14 +480,16 @@ REFUSALS = (RuntimeError, NotImplementedError)
 
 def reached(nodes: Sequence[Any], tangents: Sequence[GraphValue], values: Sequence[GraphValue]
             ) -> tuple[frozenset[int], ...]:
-    """For each value the numbers of the tangents that it depends on."""
+    """For each value the numbers of the tangents that it depends on; of all, where it is the same
+    whatever they are (zeros)."""
     found = {t: frozenset((n,)) for n, t in enumerate(tangents)}
     nothing: frozenset[int] = frozenset()
     for n in nodes if tangents else ():
         here = nothing.union(*(found[v] for v in n.inputs if v in found))
         if here:
             found.update(dict.fromkeys(n.results, here))
-    return tuple(found.get(v, nothing) for v in values)
+    every = frozenset(range(len(tangents)))
+    return tuple(found.get(v, every) for v in values)
 
 
 class Entry:
