@@ -86,13 +86,14 @@ def results(annotation: Any) -> str:
 class CustomOpDef:
     """An operator made by `custom_op`; call it, or `torch.ops.<namespace>.<name>`."""
 
-    def __init__(self, qualname: str, fn: Kernel, mutates: Any) -> None:
+    def __init__(self, qualname: str, fn: Kernel, mutates: Any, devices: Any = None) -> None:
         namespace, _, name = qualname.partition("::")
         if not (namespace.isidentifier() and name.isidentifier()):
             raise ValueError(f'custom_op() names are "namespace::name", not {qualname!r}')
         self.qualname, self.mutates = qualname, mutates
         self._namespace, self._name = namespace, name
-        self.kernels: dict[str | None, Kernel] = {None: fn}
+        self.kernels: dict[str | None, Kernel] = {}
+        self.register_kernel(devices, fn)
         self.fake: Kernel | None = None
         self.derivative: Kernel | None = None
         self.context: Kernel | None = None
@@ -140,7 +141,12 @@ class CustomOpDef:
     def run(self, args: tuple[Any, ...]) -> Any:
         """The function on real tensors; what it writes to is marked as written."""
         kind = next((a.device.type for a in args if isinstance(a, Tensor)), None)
-        fn = self.kernels.get(kind) or self.kernels[None]
+        fn = self.kernels.get(kind) or self.kernels.get(None)
+        if fn is None:
+            raise NotImplementedError(
+                f"{self.qualname} is not defined for tensors on {kind or 'no device'}, only for "
+                f"{', '.join(map(str, self.kernels))}: give it a function by "
+                f"{self._name}.register_kernel")
         names = [p.name for p in self.signature.params]
         keywords = {p.name for p in self.signature.params if p.keyword}
         values = dict(zip(names, map(detached, args), strict=True))
@@ -162,11 +168,20 @@ class CustomOpDef:
         held = STATE.grad
         STATE.grad = False
         try:
-            out = self.run(tuple(wrapped(a) for a in args))
+            given = tuple(wrapped(a) for a in args)
+            told = self.types(*given)
+            out = self.run(given)
         finally:
             STATE.grad = held
-        made = tuple(t.contiguous()._array for t in (out if isinstance(out, tuple) else (out,)))
-        return made if isinstance(out, tuple) else made[0]
+        several = isinstance(out, tuple)
+        parts = out if several else (out,)
+        for t, spec in zip(parts, told if type(told) is tuple else (told,), strict=True):
+            if tuple(t.shape) != tuple(spec.shape) or t.dtype is not spec.dtype:
+                raise TypeError(    # no RuntimeError: those count as the program's own
+                    f"{self.qualname} made {t.dtype} {list(t.shape)}, its fake says {spec.dtype} "
+                    f"{list(spec.shape)}")
+        made = tuple(t.contiguous()._array for t in parts)
+        return made if several else made[0]
 
     def types(self, *args: Any) -> Any:
         """The results' types, from the fake."""
@@ -272,7 +287,7 @@ def custom_op(name: str, fn: Kernel | None = None, /, *, mutates_args: str | Ite
     if schema is not None:
         raise NotImplementedError("custom_op(schema=...): annotate the parameters instead")
     mutates = mutates_args if mutates_args == "unknown" else tuple(mutates_args)
-    made = CustomOpDef(name, fn, mutates)
+    made = CustomOpDef(name, fn, mutates, device_types)
     space = made._namespace
     held = getattr(lehr.ops, space, None)
     if held is not None and not isinstance(held, Namespace):

@@ -152,8 +152,25 @@ def test_a_fake_that_lies_is_found(define):
     def op(x: Tensor) -> Tensor:
         return torch.zeros(3)
     op.register_fake(lambda x: torch.empty_like(x))
-    with pytest.raises(Exception, match="shop__lie"):
+    with pytest.raises(Exception, match="shop::lie made"):
         torch.compile(lambda x: op(x) + 1, fullgraph=True)(torch.randn(4))
+    with pytest.raises(Exception, match="shop::lie made"):      # of the right shape, not dtype
+        torch.compile(lambda x: op(x) + 1, fullgraph=True)(torch.zeros(3, dtype=torch.float64))
+
+
+def test_other_devices_are_refused():
+    def fn(x: Tensor) -> Tensor:
+        return x + 1
+    op = torch.library.custom_op("shop::away", fn, mutates_args=(), device_types="cuda")
+    try:
+        with pytest.raises(NotImplementedError,
+                           match="not defined for tensors on cpu, only for cuda"):
+            op(torch.zeros(2))
+        op.register_kernel("cpu", fn)
+        assert torch.equal(op(torch.zeros(2)), torch.ones(2))
+    finally:
+        CUSTOM.pop(op.qualname)
+        registry.OPS.pop(op.op.name)
 
 
 @pytest.mark.parametrize(("name", "fn", "text"), [

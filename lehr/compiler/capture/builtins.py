@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import itertools
 import operator
+import os
 import sys
 import types
 import weakref
@@ -524,7 +525,9 @@ def get_frame(m: Machine, depth: Value | None = None) -> Value:
     """A break, but for `typing_extensions`, which asks who called it and takes a missing frame for
     an answer: programs that import it subscript generic classes through that.
     """
-    if m.frame is not None and m.frame.code.co_name == "_has_generic_or_protocol_as_origin":
+    code = None if m.frame is None else m.frame.code
+    if code is not None and code.co_name == "_has_generic_or_protocol_as_origin" and (
+            os.path.basename(code.co_filename) == "typing_extensions.py"):
         return m.error(ValueError, "call stack is not deep enough")  # type: ignore[no-any-return]
     return m.stop("frame-access", "_getframe")
 
