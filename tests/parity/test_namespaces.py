@@ -64,7 +64,6 @@ backends.cuda.math_sdp_enabled()
 backends.mps.is_available()
 backends.mps.is_built()
 backends.mha.get_fastpath_enabled()
-backends.opt_einsum.strategy
 version.cuda
 version.hip
 jit.is_scripting()
