@@ -1,0 +1,5 @@
+"""`python -m lehr` is `lehr`."""
+
+from lehr.cli import main
+
+main(prog_name="lehr")
