@@ -45,7 +45,10 @@ def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
     for i in written:
         if args[i] is not None:
             dispatch.check_writable(args[i], recorded)
-    made = dispatch.call(op, args)
+    if STATE.tracer is not None and not recorded:
+        made = STATE.tracer.emit(op, args)  # one node, whose parts the compiler writes out
+    else:
+        made = dispatch.call(op, args)
     for i, value in zip(written, made, strict=True):
         if args[i] is not None:
             dispatch.assign(args[i], value)

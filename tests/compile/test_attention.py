@@ -81,7 +81,7 @@ def test_values_and_gradients(case, programs):
     for x, y in zip(have, reference(q, k, v, g, mask, causal), strict=True):
         np.testing.assert_allclose(x, y, 5e-6, 5e-6 * np.abs(y).max())
     (program,) = programs
-    assert program.run.record["templates"] == ["attention"]
+    assert program.run.record["templates"] == ["attention", "attention_back"]
     assert program.counts["host_calls"] == 0
 
 

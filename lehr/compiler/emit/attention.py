@@ -21,6 +21,8 @@ STEP = 16  # sizes of rows are multiples of it
 TENSORS = {"attention": ("q", "k", "v", "mask"),
            "attention_grad": ("g", "q", "k", "v", "out", "lse", "rise", "mask")}
 RESULTS = {"attention": ("out", "lse"), "attention_grad": ("dq", "dk", "dv")}
+# Op -> the template and its function.
+CALLS = {"attention": ("attention", "attend"), "attention_grad": ("attention_back", "attend_back")}
 ROWS = ("lse", "rise")  # have one number a row
 
 
@@ -77,8 +79,8 @@ class _Maker(Calls):
         fields += [("batch", (*ones, *batch)), ("l", q.shape[-2]), ("s", v.shape[-2]),
                    ("e", q.shape[-1]), ("ev", v.shape[-1]), ("causal", int(causal)),
                    ("scale", value.number(float(scale), dt.float32))]
-        function = "attend" if e.op.name == "attention" else "attend_back"
-        return self.call("attention", function, "lehr_attention", tuple(fields))
+        name, function = CALLS[e.op.name]
+        return self.call(name, function, "lehr_attention", tuple(fields))
 
     def tensor(self, o: Operand, name: str, rank: int) -> list[tuple[str, Any]]:
         own = 1 if name in ROWS else 2

@@ -285,7 +285,7 @@ class _Emitter:
             out.add(f"{q.record} q = {{")
             for name, value_ in q.fields:
                 if isinstance(value_, Buffer):
-                    text = self.pointer(value_)
+                    text = f"(void *)({self.pointer(value_)})"
                 elif isinstance(value_, tuple):
                     text = f"{{{', '.join(map(self.size, value_))}}}"
                 elif isinstance(value_, str):
@@ -348,10 +348,9 @@ _KEYWORDS = frozenset(
     "union unsigned void volatile while asm typeof main linux unix".split())
 
 def _safe(name: str) -> str:
-    """A buffer's name as a C variable that is none of the generator's own."""
-    if name in _KEYWORDS or re.fullmatch(rf"{_WORDS}\d*_*", name):
-        return f"{name}_b"
-    return name
+    """A buffer's name as a C variable that is none of the generator's own, nor another buffer's."""
+    taken = name in _KEYWORDS or re.fullmatch(rf"{_WORDS}\d*_*", name) or name.endswith("_b")
+    return f"{name}_b" if taken else name
 
 
 _STEPS: dict[type, Any] = {LoopKernel: _Emitter.kernel, Group: _Emitter.group,

@@ -20,6 +20,8 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _lock = threading.Lock()
 _wanted = 0  # what set_num_threads was told; 0: nothing yet
 
+# Nothing here is worth the time of a thorough optimizer.
+FLAGS = ("-pthread", "-D_GNU_SOURCE", "-O1")
 TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -39,8 +41,8 @@ class Pool:
     """The loaded runtime. `table` is the address of the `lehr_runtime` to pass to kernels."""
 
     def __init__(self, threads: int) -> None:
-        source = header() + text("pool.c")
-        built = library.build([source], "pool", extra=("-pthread", "-D_GNU_SOURCE"))
+        source = header() + text("pool.c") + text("word.c")
+        built = self.library = library.build([source], "pool", extra=FLAGS)
         setup = built.function(
             "lehr_setup", ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3
         )

@@ -54,7 +54,7 @@ class Compiler:
 # infinities and signed zeros keep their meaning. Only errno and trap flags are given up.
 _ALWAYS = (
     *"-std=gnu11 -fPIC -fvisibility=hidden -fopenmp-simd".split(),
-    "-Werror=implicit-function-declaration",
+    "-Werror=implicit-function-declaration", "-Werror=incompatible-pointer-types",
     *"-ffp-contract=off -fno-math-errno -fno-trapping-math".split(),
 )
 # gcc's own -O2 hardly vectorises; with this cost model it is as fast as -O3 on fused kernels and

@@ -13,21 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lehr.base import log
-from lehr.compiler.run import library, toolchain
-
-SOURCE = """
-#include <stdint.h>
-
-__attribute__((visibility("default")))
-int lehr_same(const uint64_t *t) {
-    for (;;) {
-        uint64_t n = *t++;
-        if (!n) return 1;
-        for (uint64_t i = 0; i < n; i++, t += 2)
-            if (*(const uint64_t *)t[0] != t[1]) return 0;
-    }
-}
-"""
+from lehr.compiler.run import library, pool, toolchain
 
 Same = Callable[[Any], int]
 _tell = log.channel("run")
@@ -37,7 +23,7 @@ _tell = log.channel("run")
 def same() -> Same | None:
     """`same(table)`: whether all words are as the table says. None without a C compiler."""
     try:
-        built = library.build([SOURCE], "word")
+        built = pool.pool().library
     except (toolchain.NoCompiler, toolchain.CompileError, library.LoadError) as error:
         _tell("guards are checked in Python: %s", error)
         return None
