@@ -136,10 +136,11 @@ def view(op: Op, args: tuple[Any, ...]) -> Tensor:
     if op.nondiff:
         root, chain = (base, (step,)) if parent is None else (parent.root, (*parent.chain, step))
         out._view = View(root, chain, None, 0, storage.version, False)
-    elif parent is None:
-        out._view = View(base, (step,), base, 0, storage.version, not STATE.grad)
-    elif parent.base is None:
-        out._view = View(parent.root, (*parent.chain, step), base, len(parent.chain),
+    elif parent is None or parent.base is None:
+        root, chain = (base, ()) if parent is None else (parent.root, parent.chain)
+        trace = storage.trace
+        own = base if STATE.grad or trace is None or not trace.tracer.lone(base) else None
+        out._view = View(root, (*chain, step), own, len(chain) if own is base else 0,
                          storage.version, not STATE.grad)
     else:
         out._view = View(parent.root, (*parent.chain, step), parent.base, parent.skip,

@@ -194,11 +194,12 @@ def outcomes(text: str, wrap: Callable[[Any], Any], count: Count = EAGER) -> lis
 
 
 DYNAMIC: list[bool | None] = [None]     # what `lehr.compile` is told of sizes
+LEVEL = [2]     # optimisation level of the C compiler
 
 
 def compiled(backend: str) -> Callable[[Any], Any]:
     return lambda main: lehr.compile(main, backend=backend, dynamic=DYNAMIC[0], options={
-        "suppress_errors": False, "recompile_limit": 64})
+        "suppress_errors": False, "recompile_limit": 64, "optimize": LEVEL[0]})
 
 
 class Unsuitable(Exception):
@@ -339,6 +340,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first program's number")
     parser.add_argument("--backend", default="loops", help="reference, loops or inductor")
     parser.add_argument("--native", type=int, default=0, help="every N-th program through C")
+    parser.add_argument("--level", type=int, default=2, help="optimisation level of C")
     parser.add_argument("--no-data", action="store_true", help="programs without graph breaks")
     parser.add_argument("--show", action="store_true", help="print the program and stop")
     parser.add_argument("--small", action="store_true", help="make failing programs smaller")
@@ -346,6 +348,7 @@ def main() -> None:
     parser.add_argument("--static", action="store_true", help="no sizes are symbols")
     given = parser.parse_args()
     DYNAMIC[0] = True if given.dynamic else False if given.static else None
+    LEVEL[0] = given.level
     if given.show:
         print(grammar.write(given.seed, not given.no_data))
         return

@@ -195,6 +195,54 @@ def retained_gradient(x: Any) -> Any:
     return y.detach(), y.grad
 
 
+def leaf_on_a_part(k: int = 1) -> Any:
+    """A leaf that is a view of a tensor without gradients."""
+    return make((12,), "float32", k)[2:8].view(2, 3).requires_grad_()
+
+
+@case(lambda: (leaf_on_a_part(), make((2, 3), "float32", 0).requires_grad_()))
+def unrecorded_views_of_leaves(x: Any, y: Any) -> Any:
+    with torch.no_grad():
+        v, w = x[::2], y[::2]
+    return v, w, v.clamp(min=0), w.clamp(min=0), v.as_strided((2,), (1,)) * 2
+
+
+def test_a_leaf_on_a_part_has_a_graph_of_its_own() -> None:
+    def f(x: Any) -> Any:
+        with torch.no_grad():
+            v = x[::2]
+        return v * 2
+    made = torch.compile(f, backend="loops")
+    for part in (False, True, False):
+        x = leaf_on_a_part() if part else torch.ones(2, 3).requires_grad_()
+        assert made(x).requires_grad is f(x).requires_grad
+
+
+@case(lambda: (make((4,), "float16", 0),))
+def leaf_with_older_views(x: Any) -> Any:
+    y = (x + 1).double()
+    v = y.view(y.shape)
+    y.requires_grad_()
+    return v, v * 2, y[1:]
+
+
+@case(lambda: (leaf_on_a_part(), make((2, 3), "float32", 2)))
+def views_of_a_leaf_on_a_leaf(x: Any, y: Any) -> Any:
+    leaf = x.detach().requires_grad_()
+    return x > y, leaf[::2].narrow(0, 0, 1)
+
+
+def leaf_in_a_square() -> tuple[Any, ...]:
+    a = make((3, 3), "float32", 0)
+    return a, a[..., :1].requires_grad_()
+
+
+@case(leaf_in_a_square)
+def copied_from_a_leaf_inside(a: Any, b: Any) -> Any:
+    a.copy_(b)
+    return b * 2, a, b
+
+
 # -- ops
 
 @case(lambda: (make((), "float32", 1), make((2, 3), "int64", 1)))
@@ -231,3 +279,13 @@ def effects_before_an_index_out_of_range(x: Any, i: Any, seen: Any) -> Any:
 @case(lambda: (make((0, 2), "float32", 1), {}))
 def index_into_nothing(x: Any, names: Any) -> None:
     names["w"] = x[torch.tensor([0, -1])]
+
+
+# -- C
+
+@pytest.mark.parametrize("name", ["c", "n", "int", "c_b"])
+def test_names_of_arguments(name: str) -> None:
+    """A product of whole numbers names views of an operand after it."""
+    space: dict[str, Any] = {"torch": torch}
+    exec(f"def main({name}):\n    return torch.nn.functional.linear({name}, {name})", space)
+    same(space["main"], lambda: (make((12,), "int64", 2)[2:8].view(2, 3),), "inductor")

@@ -167,7 +167,8 @@ class Captured:
                 if meta.grad is not None:
                     self.add(meta.grad)
             fn = None if meta is None else meta.grad_fn
-            if fn is not None and type(fn) is not Outside and twin._view is None:
+            if fn is not None and type(fn) is not Outside and (
+                    twin._view is None or twin._view.base is None):
                 machine = self.machine
                 machine.frame = None
                 machine.stop("mutated-leaf", "an argument is written in place with gradients "
@@ -207,7 +208,8 @@ class Captured:
             made = Output(-1, source, *here, False, base)
             if is_leaf(t):
                 self.aliases.append(t)
-            elif t.requires_grad and not base.requires_grad:
+            elif t.requires_grad and t is not base and (
+                    not base.requires_grad or t._view is None or t._view.base is not base):
                 self.shared_leaf()
         else:
             made = self.inside(t, here)
@@ -352,8 +354,9 @@ class Replay(Rebuilder):
 
 
 def is_leaf(t: Tensor) -> bool:
-    """Whether a tensor that the program made is a leaf with gradients."""
-    return t._meta is not None and t._meta.requires_grad and t.grad_fn is None
+    """Whether a tensor that the program made is a leaf with gradients, as views of leaves are that
+    were made while nothing was recorded."""
+    return t.requires_grad and t.grad_fn is None
 
 
 def reaches(fn: Any, ends: set[Any]) -> bool:
@@ -386,7 +389,8 @@ def placed(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int] = N
     """What stands for a twin that is a view of `base`, an output or a tensor outside."""
     view = twin._view if not sizes or twin._view is None else settled(twin._view, sizes)
     whole = (base._shape, base._strides, base._offset) == how[2:5]
-    if view is not None and view.base is how.twin and base.requires_grad:
+    if (view is not None and view.base is how.twin and base.requires_grad
+            and twin.grad_fn is not None):  # else made before its base was a leaf
         return recorded(view, base)
     # `.data` and `detach` in the old sense: the same memory, versions of its own.
     storage = base._storage if twin._storage is how.twin._storage else base._storage.twin()
@@ -395,7 +399,7 @@ def placed(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int] = N
         made._view = base._view and base._view.detached() if how.index < 0 else None
     else:
         made._view = seen_from(view, how, base)
-    if is_leaf(twin):
+    if twin._meta is not None and twin._meta.requires_grad and twin.grad_fn is None:
         made._autograd().requires_grad = True
     return made
 

@@ -15,6 +15,7 @@ from typing import Any
 from lehr.base import dtype as dt
 from lehr.compiler.capture.fact import FACTS, Fact, apart, cell_filled, owner_of
 from lehr.compiler.capture.source import Source
+from lehr.compiler.capture.tracer import lone
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -131,6 +132,8 @@ class Writer:
             tests.append(f"{x}.requires_grad is {d.requires_grad}")
             if d.type_ is Tensor:   # a Parameter is a leaf
                 tests.append(f"{x}.is_leaf is {d.leaf}")
+                test = f"{self.bind(lone, 'lone')}({x})"
+                tests.append(test if d.lone else f"({x}._view is None or not {test})")
         else:
             tests.append(f"({x}._meta is None and {x}._view is None or not {x}.requires_grad)")
         self.test(" and ".join(tests))

@@ -34,7 +34,7 @@ from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.size import Policy, Resize, Sizes, SizeValue, Sizing
 from lehr.compiler.capture.source import KINDS, Kind, Source, based, const
-from lehr.compiler.capture.tracer import NeedsFlat, SymNumber, Tracer, whole_of
+from lehr.compiler.capture.tracer import NeedsFlat, SymNumber, Tracer, lone, whole_of
 from lehr.compiler.capture.value import CONSTANT_SET, NUMBERS, OPAQUE_CONSTANTS, Const, Known, Value
 from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions, Op
@@ -96,9 +96,10 @@ class TensorFact(NamedTuple):
     def holds(self, t: Any) -> bool:
         kind: Any = type(t)
         return (kind is self.type_ and t.dtype is self.dtype and fits(self.shape, t._shape)
+    lone: bool                      # see `tracer.lone`
                 and fits(self.strides, t._strides) and t.device is self.device
                 and t.requires_grad is self.requires_grad
-                and (not t.requires_grad or t.is_leaf is self.leaf))
+                and (not t.requires_grad or t.is_leaf is self.leaf and lone(t) is self.lone))
 
 
 def fits(wanted: tuple[Any, ...], found: tuple[int, ...]) -> bool:
@@ -110,7 +111,7 @@ def fits(wanted: tuple[Any, ...], found: tuple[int, ...]) -> bool:
 def fact_of(t: Tensor, shape: Any = None, strides: Any = None) -> TensorFact:
     """The fact of a tensor; shape, strides: where they have symbols."""
     return TensorFact(type(t), t.dtype, shape or t._shape, strides or t._strides, t.device,
-                      t.requires_grad, t.is_leaf, t._shape)
+                      t.requires_grad, t.is_leaf, lone(t), t._shape)
 
 
 FACTS["tensor"] = lambda x, detail, args: isinstance(x, Tensor) and detail.holds(x)

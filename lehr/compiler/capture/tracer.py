@@ -290,6 +290,13 @@ for _dunder in ("eq", "ne", "lt", "le", "gt", "ge"):
 SymNumber.__neg__ = lambda self: self * -1  # type: ignore[operator,attr-defined]
 
 
+def lone(t: Tensor) -> bool:
+    """Whether a leaf with gradients is a view of a tensor without: what views share that are made
+    of it while nothing is recorded is the other's history."""
+    base = None if t._view is None else t._view.base
+    return base is not None and t.is_leaf and t.requires_grad and not base.requires_grad
+
+
 class Tracer:
     """One capture's graph and the twins of the tensors it met.
 
@@ -367,6 +374,11 @@ class Tracer:
             parts = tuple([self.fresh(op, v, args) for v in made])
             return op.signature.named(*parts) if op.signature.named else parts
         return self.fresh(op, made, args)
+
+    def lone(self, twin: Tensor) -> bool:
+        """See `lone`; of the tensor outside, whose base need not have a twin."""
+        real = self.reals.get(id(twin))
+        return real is not None and lone(real)
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """`target` now holds `value` (same shape and dtype)."""
