@@ -28,6 +28,7 @@ from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.directive import DISABLED
 from lehr.compiler.capture.entry import Captured, Entry, Stopped
 from lehr.compiler.capture.fact import Fact
+from lehr.compiler.capture.later import Late
 from lehr.compiler.capture.machine import Machine, Outcome
 from lehr.compiler.capture.resume import Point, line_at, make_resume
 from lehr.compiler.capture.segment import Link, Segment
@@ -359,13 +360,14 @@ class Site:
         flat: frozenset[int] = frozenset()
         while True:
             attempt = capture_call(lambda m: self.begin(m, args, kwargs), self.loose, self.brittle,
-                                   self.broke, policy, flat)
+                                   self.broke, policy, flat, late)
             COUNTERS.add("bytecodes", attempt.steps)
             captured = attempt.captured
             if captured is not None and captured.fault is not None and captured.machine.sizes.hints:
                 policy = policy.but(Resize(everything=True))    # is it the program's, or ours?
                 continue
             try:
+        late: frozenset[types.CodeType] = frozenset()
                 return attempt, self.entry(attempt, self.positional(args), tuple(kwargs))
             except Resize as needs:
                 policy = policy.but(needs)
@@ -380,6 +382,10 @@ class Site:
                 policy = policy.but(Resize(everything=True))
 
     def policy(self) -> Policy:
+            except Late as needs:
+                if needs.code in late:
+                    raise
+                late |= {needs.code}
         """Which sizes are symbols in the next capture: those that were seen to change, too."""
         dynamic = self.family.options.dynamic
         if self.family.options.check or self.family.options.audit:

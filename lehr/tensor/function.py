@@ -62,6 +62,7 @@ class BackwardCFunction(FunctionCtx, Node):
         self.results: list[Any] = []    # descriptions of the results
         self.saved: Any = None
         self.freed = False
+        self.rules: tuple[Any, ...] = ()    # of a capture
 
     def name(self) -> str:
         return type(self).__name__
@@ -89,7 +90,7 @@ class BackwardCFunction(FunctionCtx, Node):
         if own and cls.vjp is not Function.vjp:
             raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is "
                                "not allowed. You should only implement one of them.")
-        made = (cls.backward if own else cls.vjp)(self, *grads)
+        made = (self.rules or (cls.backward, cls.vjp))[not own](self, *grads)
         made = made if isinstance(made, tuple) else (made,)
         if len(made) > self.given and any(g is not None for g in made[self.given:]) \
                 or len(made) < self.given:
@@ -176,10 +177,8 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs the operation and records it."""
-        ctx = cls._backward_cls()
-        ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
-        recorded = STATE.grad and any(ctx.needs_input_grad)
-        before, STATE.grad = STATE.grad, False
+        tensors = tuple([a if isinstance(a, Tensor) else None for a in args])
+        ctx, before = _begin(cls, tensors, cls.backward, cls.vjp)
         try:
             if cls.setup_context is Function.setup_context:
                 out = cls.forward(ctx, *args, **kwargs)
@@ -187,8 +186,29 @@ class Function(metaclass=FunctionMeta):
                 out = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, out)
         finally:
-            STATE.grad = before
-        return _recorded(ctx, args, out, recorded)
+            _end(before)
+        return _recorded(ctx, tensors, out, before and any(ctx.needs_input_grad))
+
+
+# A capture follows what the user wrote, and runs the rest.
+Function.apply.__func__.__lehr_open__ = True  # type: ignore[attr-defined]
+
+
+def _begin(cls: Any, tensors: tuple[Any, ...], *rules: Any) -> tuple[Any, bool]:
+    """The context of a call, whose forward records nothing; whether grad mode was on.
+
+    rules: `backward` and `vjp`, which a capture follows
+    """
+    ctx = cls._backward_cls()
+    ctx.needs_input_grad = tuple([t is not None and t.requires_grad for t in tensors])
+    if STATE.tracer is not None:
+        ctx.rules = rules
+    before, STATE.grad = STATE.grad, False
+    return ctx, before
+
+
+def _end(before: bool) -> None:
+    STATE.grad = before
 
 
 def _recorded(ctx: Any, args: tuple[Any, ...], out: Any, recorded: bool) -> Any:

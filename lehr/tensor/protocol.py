@@ -10,6 +10,7 @@ import numpy as np
 
 from lehr.base import dtype as dt
 from lehr.tensor import override
+from lehr.tensor.state import STATE
 from lehr.tensor.storage import Storage
 
 
@@ -123,6 +124,8 @@ class Protocol:
                 "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
                 "because of a torch.nn.utils.weight_norm usage, see "
                 "https://github.com/pytorch/pytorch/pull/103001")
+        if STATE.tracer is not None:    # which tensors of a structure share memory is in the memo
+            STATE.tracer.changes(self, "copy.deepcopy()", True)
         storage = memo.get(id(self._storage))
         if storage is None:
             storage = memo[id(self._storage)] = self._storage.copy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import NamedTuple
 
 from lehr.compiler.capture.breaks import CaptureBreak
@@ -35,17 +36,19 @@ class Attempt(NamedTuple):
 
 def capture_call(begin: Begin, loose: frozenset[Source] = frozenset(), brittle: bool = False,
                  broke: Callable[[CaptureBreak], None] | None = None,
-                 policy: Policy = STATIC, flat: frozenset[int] = frozenset()) -> Attempt:
+                 policy: Policy = STATIC, flat: frozenset[int] = frozenset(),
+                 late: frozenset[CodeType] = frozenset()) -> Attempt:
     """Captures one call; nothing outside changes.
 
-    begin: starts the call on a machine; loose, brittle, policy, flat: see `TensorMachine`; broke:
-    called with the first graph break. At a break, the call is captured anew up to the instruction
-    of the outermost frame, or up to an earlier one if the state there cannot be handed on.
+    begin: starts the call on a machine; loose, brittle, policy, flat, late: see `TensorMachine`;
+    broke: called with the first graph break. At a break, the call is captured anew up to the
+    instruction of the outermost frame, or up to an earlier one if the state there cannot be handed
+    on.
     """
     first: CaptureBreak | None = None
     halt, count = -1, 0
     while True:
-        machine = TensorMachine(halt, flat, loose, brittle, policy)
+        machine = TensorMachine(halt, flat, loose, brittle, policy, late)
         try:
             captured = capture_once(machine, begin, first)
             return Attempt(captured, captured.facts, count + machine.count)

@@ -536,6 +536,7 @@ class Entry:
         tangents: list[GraphValue] = []
         grads: list[Tensor] = []
         held = enter(tracer)
+            captured.facts = captured.machine.guards()  # functions of the program's made some
         try:
             STATE.grad = False
             roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]

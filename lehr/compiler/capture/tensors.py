@@ -20,6 +20,7 @@ from lehr.compiler.capture.directive import CONSTANT, DIRECTIVES, WHOLE
 from lehr.compiler.capture.fact import FACTS, Fact, apart
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
+from lehr.compiler.capture.later import Late, Later, code_of, is_open
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue
 from lehr.compiler.capture.objects import (
@@ -40,6 +41,8 @@ from lehr.compiler.graph.ir import Location
 from lehr.ops.registry import Functions, Op
 from lehr.tensor.custom import CustomOpDef, Namespace
 from lehr.tensor.format import Layout, MemoryFormat
+from lehr.tensor.function import FunctionCtx
+from lehr.tensor.graph import saved_tensors_hooks
 from lehr.tensor.state import STATE, State
 from lehr.tensor.tensor import Tensor
 
@@ -60,6 +63,8 @@ def is_native(function: Any) -> bool:
     """Whether a real Python function belongs to the framework's tensor code."""
     if WHOLE in function.__dict__:
         return True
+    if is_open(function):
+        return False
     space = function.__globals__
     inner = function.__dict__.get("__wrapped__")
     if inner is not None and not is_native_module(getattr(inner, "__module__", None)):
@@ -240,16 +245,17 @@ class Lower(Rebuilder):
     def native(self, value: NativeValue) -> Any:
         return value.real
 
-    def function(self, value: Value) -> Any:
+    def function(self, value: Any) -> Any:
         """A callback: when native code calls it (a hook, say), the machine interprets it."""
         m = self.machine
         real = getattr(value, "real", None)
         if real is not None and isinstance(value, FunctionValue) and is_native(real):
             return real
+        m.hand_over(value)
 
         def callback(*args: Any, **kwargs: Any) -> Any:
-            made = m.call(value, [m.lifted(a) for a in args],
-                          {k: m.lifted(v) for k, v in kwargs.items()}).force(m)
+            given = [m.lifted(a) for a in args], {k: m.lifted(v) for k, v in kwargs.items()}
+            made = m.call(value, *given).force(m) if m.frame else m.walk(value, *given)
             return Carried(made) if type(made) is ObjectValue else m.lowered(made)
         return callback
 
@@ -260,22 +266,26 @@ class Carried(NamedTuple):
     value: Value
 
 
+# Values that the context of an `autograd.Function` keeps as what they stand for.
+PLAIN = (Const, TensorValue, SizeValue, NumberValue, NativeValue)
 # What tensor code raises about sizes.
 TOLD = (TypeError, ValueError, RuntimeError, IndexError)
 
 
-class TensorMachine(Sizing, Arithmetic, Machine):
+class TensorMachine(Later, Sizing, Arithmetic, Machine):
     """The machine over tensors; its graph is `tracer`'s.
 
     loose    values from outside that were seen to change: numbers become inputs of the graph
     brittle  where such a number would have to become a constant, capture breaks
     policy   which sizes are symbols
+    late     see `Later`
     """
 
     def __init__(self, halt: int = -1, flat: frozenset[int] = frozenset(),
                  loose: frozenset[Source] = frozenset(), brittle: bool = False,
-                 policy: Policy = Policy()) -> None:
+                 policy: Policy = Policy(), late: frozenset[types.CodeType] = frozenset()) -> None:
         super().__init__(halt)
+        self.late = late
         self.sizes = Sizes(policy)
         self.loose, self.brittle = loose, brittle
         self.tracer = CaptureTracer(self, flat)
@@ -351,6 +361,9 @@ class TensorMachine(Sizing, Arithmetic, Machine):
     def call_class(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         if is_native_module(cls.real.__module__) or issubclass(cls.real, Tensor):
             if cls.real not in self.fresh_classes:
+                if cls.real is saved_tensors_hooks:
+                    self.packers |= {code_of(f) for a in args if isinstance(
+                        f := a.force(self), FunctionValue | MethodValue)}
                 return self.call_native(cls.real, args, kwargs)
         return super().call_class(cls, args, kwargs)
 
@@ -439,7 +452,8 @@ class TensorMachine(Sizing, Arithmetic, Machine):
     def setattr(self, value: Value, name: str, new: Value | None) -> None:
         value = value.force(self)
         if isinstance(value, NativeValue) and new is not None:
-            self.native_op(setattr, value.real, name, self.lowered(new))
+            own = isinstance(value.real, FunctionCtx) and type(new.force(self)) not in PLAIN
+            self.native_op(setattr, value.real, name, Carried(new) if own else self.lowered(new))
             return
         super().setattr(value, name, new)
 
@@ -504,6 +518,8 @@ class CaptureTracer(Tracer):
     def write(self, target: Tensor, value: Tensor) -> None:
         target = self.lift(None, (target,))[0]  # type: ignore[arg-type]
         trace = target._storage.trace
+        if self.machine.walking is not None and trace.ref is not None:
+            raise Late(self.machine.walking)
         if STATE.grad and id(trace) not in self.machine.births:
             self.machine.born(trace)
         super().write(target, value)
