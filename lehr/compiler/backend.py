@@ -11,20 +11,15 @@ import numpy as np
 
 from lehr.base import proof
 from lehr.base.options import Options
-from lehr.compiler import check
 from lehr.compiler.capture.entry import Compiled, Request, concrete
 from lehr.compiler.counters import COUNTERS, NAMES
-from lehr.compiler.emit import c
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.host import Host
-from lehr.compiler.loop import fuse, lower
-from lehr.compiler.loop import plan as memory_plan
-from lehr.compiler.loop.ir import Program
-from lehr.compiler.passes import partition, pipeline
+from lehr.compiler.passes import partition
 from lehr.compiler.passes.functionalize import functionalize
-from lehr.compiler.run import cache, entry, executable, library, pool, toolchain, word
+from lehr.compiler.run import cache, entry, executable, library, toolchain, word
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
@@ -169,29 +164,17 @@ class Native:
                 COUNTERS.add(name, n)
         self.host: Host | None = None
 
-    def lowered(self) -> tuple[Graph, Program, memory_plan.Plan, c.Code]:
-        """The stages of the compilation: the graph after passes, the program, its plan, its C."""
-        graph = pipeline.run(self.graph, self.options, passes=pipeline.passes_of(c.WHOLE))
-        program = lower.lower(graph, result_strides=self.strides, supports=c.supports)
-        program = fuse.fuse(program)
-        plan = memory_plan.plan(program)
-        code = c.emit(program, c.Layout(plan.offsets, plan.nbytes), pool.header())
-        return graph, program, plan, code
+    def lowered(self) -> Any:
+        """See `stages.lowered`."""
+        from lehr.compiler import stages
+
+        return stages.lowered(self.graph, self.strides, self.options)
 
     def build(self) -> bytes:
         """What the cache keeps: the record of the call, the machine code, counts."""
-        with proof.noting() as decided:
-            _, program, plan, code = self.lowered()
-        built = b""
-        if code.sources and code.record["steps"]:
-            built = library.code(list(code.sources), code.record["name"], self.options, c.FLAGS)
-        m = memory_plan.measure(program)
-        counts = {"kernels": m.kernels, "externs": m.externs, "host_calls": m.hosts,
-                  "launches": m.launches, "moved": m.moved, "arena": plan.nbytes, "peak": plan.peak}
-        counts = {k: v for k, v in counts.items() if isinstance(v, int)}
-        return entry.bundle({"record": json.dumps(code.record).encode(), "code": built,
-                             "decided": json.dumps(decided).encode(),
-                             "counts": json.dumps(counts).encode()})
+        from lehr.compiler import stages
+
+        return stages.build(self.lowered, self.options)
 
     def __call__(self, inputs: Sequence[Any], sizes: tuple[int, ...] = ()) -> list[Tensor]:
         return (self.host or self.first(inputs))(inputs, sizes)
@@ -216,6 +199,10 @@ def program_of(graph: Graph, strides: Sequence[Any], options: Options,
                hints: Mapping[Any, int] | None = None) -> Any:
     """The program of a graph, which checks its stages where that is asked for."""
     made: Any = Native(graph, strides, options, hints)
+    if not (options.audit or options.check):
+        return made
+    from lehr.compiler import check
+
     if options.audit:
         made = check.Recorded(made, graph, strides, options)
     return check.Checked(made, graph, strides, options) if options.check else made
@@ -252,6 +239,8 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         (first, second), binding(forward, first), word.same())
     made = made._replace(reads=reads_of(split, order))
     if options.check or options.audit:
+        from lehr.compiler import check
+
         made = check.joint(made, request.graph, graph, split, order)
     return made
 

@@ -12,7 +12,7 @@ import pytest
 
 import lehr as torch
 from lehr.base import log, options
-from lehr.compiler import backend, check
+from lehr.compiler import backend, check, stages
 from lehr.compiler.audit import AuditedFunction, AuditError, alike
 from lehr.compiler.capture import guard, rebuild
 from lehr.compiler.graph import interp
@@ -228,13 +228,13 @@ W = torch.arange(9, dtype=torch.float32).reshape(3, 3) / 7 - 0.4
 
 
 def test_a_wrong_kernel_is_found_with_its_line(monkeypatch):
-    emit = backend.c.emit
+    emit = stages.c.emit
 
     def wrong(*args):
         code = emit(*args)
         return code._replace(sources=[re.sub(r"([=+]) lehr_exp_f32\(", r"\1 2 * lehr_exp_f32(", t)
                                       for t in code.sources])
-    monkeypatch.setattr(backend.c, "emit", wrong)
+    monkeypatch.setattr(stages.c, "emit", wrong)
     with pytest.raises(AuditError) as caught:
         audited(chain)(X, W)
     error = caught.value
@@ -256,8 +256,8 @@ def plant_in_pass(patch):
 
 
 def plant_in_lowering(patch):
-    lower = backend.lower.lower
-    patch.setattr(backend.lower, "lower", lambda g, **kw: lower(spoiled(g, "exp", "expm1"), **kw))
+    lower = stages.lower.lower
+    patch.setattr(stages.lower, "lower", lambda g, **kw: lower(spoiled(g, "exp", "expm1"), **kw))
 
 
 @pytest.mark.parametrize(("stage", "plant"), [

@@ -10,7 +10,7 @@ import pytest
 
 import lehr
 from lehr.base import options
-from lehr.compiler import backend
+from lehr.compiler import backend, stages
 from lehr.compiler.check import StageError, difference
 from lehr.compiler.graph.ir import Builder, Graph, Node, rebuild
 from lehr.compiler.passes import pipeline
@@ -66,31 +66,31 @@ def plant_in_pass(patch: pytest.MonkeyPatch) -> None:
 
 
 def plant_in_lowering(patch: pytest.MonkeyPatch) -> None:
-    lower = backend.lower.lower
-    patch.setattr(backend.lower, "lower", lambda g, **kw: lower(spoiled(g, "exp", "expm1"), **kw))
+    lower = stages.lower.lower
+    patch.setattr(stages.lower, "lower", lambda g, **kw: lower(spoiled(g, "exp", "expm1"), **kw))
 
 
 def plant_in_fusion(patch: pytest.MonkeyPatch) -> None:
-    fuse = backend.fuse.fuse
-    patch.setattr(backend.fuse, "fuse", lambda p: fuse(p._replace(steps=p.steps[:-1])))
+    fuse = stages.fuse.fuse
+    patch.setattr(stages.fuse, "fuse", lambda p: fuse(p._replace(steps=p.steps[:-1])))
 
 
 def plant_in_plan(patch: pytest.MonkeyPatch) -> None:
-    plan = backend.memory_plan.plan
+    plan = stages.plan.plan
 
     def wrong(program: Any) -> Any:
         made = plan(program)
         return made._replace(offsets=dict.fromkeys(made.offsets, 0))
-    patch.setattr(backend.memory_plan, "plan", wrong)
+    patch.setattr(stages.plan, "plan", wrong)
 
 
 def plant_in_code(patch: pytest.MonkeyPatch) -> None:
-    emit = backend.c.emit
+    emit = stages.c.emit
 
     def wrong(*args: Any) -> Any:
         code = emit(*args)
         return code._replace(sources=[t.replace("acc0 + ", "acc0 - ") for t in code.sources])
-    patch.setattr(backend.c, "emit", wrong)
+    patch.setattr(stages.c, "emit", wrong)
 
 
 def plant_in_split(patch: pytest.MonkeyPatch) -> None:

@@ -22,18 +22,13 @@ CLI = Path(__file__).resolve().parents[1]
 
 
 def stand(name: str):
-    """Import a module and let it answer to `lehr` here, with lehr's command line beside it."""
-    module = importlib.import_module(name)
-    if name != "lehr":
-        sys.modules["lehr"] = module
-        package = types.ModuleType("lehr.cli")
-        package.__path__ = [str(CLI)]
-        bench = types.ModuleType("lehr.cli.bench")
-        bench.__path__ = [str(CLI / "bench")]
-        demo = types.ModuleType("lehr.cli.demo")
-        demo.__path__ = [str(CLI / "demo")]
-        for part in (package, bench, demo):
-            sys.modules[part.__name__] = part
+    """Import a module and let it answer to `lehr` here, with the cases beside it, but not the
+    command line that they lie in."""
+    sys.modules["lehr"] = module = importlib.import_module(name)
+    for part in ("", "bench", "demo"):
+        package = types.ModuleType(f"lehr.cli.{part}".rstrip("."))
+        package.__path__ = [str(CLI / part)]
+        sys.modules[package.__name__] = package
     return module
 
 
