@@ -50,21 +50,19 @@ def run(graph: Graph, options: Options | None = None, *, passes: Collection[Pass
         dump: log.Dump | None = None, timings: list[Timing] | None = None) -> Graph:
     """The graph after all passes. `dump` gets the text after each, `timings` a record of each.
 
-    With `options.check` or `options.strict` the graph is verified before the first and after every
-    pass (GraphError names the pass's output).
+    With `options.check` the graph is verified before the first and after every pass (GraphError
+    names the pass's output); with `options.strict` its structure is, which costs little.
     """
-    checking = options is not None and (bool(options.check) or options.strict)
+    level = 0 if options is None else 2 if options.check else int(options.strict)
     say = log.channel("passes")
-    if checking:
-        verify(graph)
+    verify(graph, level)
     functional = False
     for each in passes:
         start = time.perf_counter()
         made = each.run(graph)
         seconds = time.perf_counter() - start
         functional = functional or each.name == "functionalize"
-        if checking:
-            verify(made, functional=functional)
+        verify(made, level, functional)
         if timings is not None:
             timings.append(Timing(each.name, len(graph.nodes), len(made.nodes), seconds))
         say("%s: %d -> %d nodes in %.1f ms", each.name, len(graph.nodes), len(made.nodes),
