@@ -48,9 +48,8 @@ def parts(tensors: Sequence[Any], dim: int) -> tuple[list[Any], int]:
         for d, (a, b) in enumerate(zip(first.shape, x.shape, strict=True)):
             if d != place and not same(a, b):
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {place}. Expected {a} in "
-                    f"dimension {d} but got {b} for tensor number {i} in the list: "
-                    f"{list(first.shape)} and {list(x.shape)}")
+                    f"Sizes of tensors must match except in dimension {place}. Expected size {a} "
+                    f"but got size {b} for tensor number {i} in the list.")
     return kept, place
 
 

@@ -76,7 +76,7 @@ class Signature:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.name = text[: text.index("(")]
+        self.name = self.api = text[: text.index("(")]
 
     @functools.cached_property
     def _head(self) -> ast.FunctionDef:
@@ -108,8 +108,13 @@ class Signature:
     @functools.cached_property
     def named(self) -> Any:
         """The named tuple of the results, or None where they have no names."""
-        return (collections.namedtuple(self.name, self.result_names)
-                if self.result_names else None)
+        if not self.result_names:
+            return None
+        name = self.api.replace(".", "_")
+        made = collections.namedtuple(  # type: ignore[misc]
+            name, self.result_names, module="torch.return_types")
+        made.__repr__ = _shown  # type: ignore[method-assign]
+        return made
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The bound-argument tuple; TypeError as Python's own binding would raise.
@@ -203,6 +208,12 @@ def _results(node: ast.expr | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (ast.unparse(node) if node else "Tensor",), ()
 
 
+def _shown(self: Any) -> str:
+    """How named results print."""
+    inner = ",\n".join(f"{k}={v!r}" for k, v in zip(self._fields, self, strict=True))
+    return f"torch.return_types.{type(self).__name__}(\n{inner})"
+
+
 class Op:
     """A registered operator. Attributes not given in the declaration hold the defaults below.
 
@@ -261,7 +272,7 @@ class Op:
         for key, default in self.DEFAULTS.items():
             setattr(self, key, fields.get(key, default))
         self.doc = fields.get("__doc__") or ""
-        self.api = self.api or self.name
+        self.api = self.signature.api = self.api or self.name
         if self.kind not in KINDS:
             raise TypeError(f"op {self.name}: unknown kind {self.kind!r}")
         if self.rule is None:

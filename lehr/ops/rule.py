@@ -89,8 +89,8 @@ def broadcast(*shapes: Shape) -> Shape:
     ndim = max(map(len, shapes))
     out: list[Size] = [1] * ndim
     for shape in shapes:
-        for i, s in enumerate(shape, ndim - len(shape)):
-            have = out[i]
+        for i in range(ndim - 1, ndim - len(shape) - 1, -1):    # from the last, as errors tell
+            have, s = out[i], shape[i - ndim]
             if s is have or (isinstance(s, int) and s == 1):
                 continue
             if isinstance(have, int) and have == 1:

@@ -36,7 +36,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if type(index) is int:
         if not self._shape:
             raise IndexError(SCALAR)
-        return dispatch.call(_SELECT, (self, 0, index))
+        return _chosen(self, 0, index, 0)
     seen, tensors = sliced(self, items_of(index))
     if tensors:
         return F.index(seen, whole(seen, tensors))
@@ -147,6 +147,7 @@ def sliced(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[Any]]:
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     call, seen, dim = dispatch.call, self, 0
     tensors: list[Any] = []
+    gone = 0
     for item in items:
         kind = type(item)
         if kind is slice:
@@ -157,28 +158,41 @@ def sliced(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[Any]]:
                 seen = call(_SLICE, (seen, dim, start, stop, 1 if step is None else step))
             dim += 1
         elif kind is int or isinstance(item, Sym):
-            seen = call(_SELECT, (seen, dim, item))
+            seen = _chosen(seen, dim, item, gone)
+            gone += 1
         elif item is None:
             seen = call(_UNSQUEEZE, (seen, dim))
-            dim += 1
+            dim, gone = dim + 1, gone - 1
         elif item is Ellipsis:
             dim += ndim - used
         elif kind is bool:
             seen = call(_UNSQUEEZE, (seen, dim))
             _put(tensors, dim, F.zeros([int(item)], dtype=dt.int64, device=self.device))
-            dim += 1
+            dim, gone = dim + 1, gone - 1
         else:
-            seen, dim = _advanced(seen, dim, item, tensors)
+            rank = len(seen._shape)
+            seen, dim = _advanced(seen, dim, item, tensors, gone)
+            gone += rank - len(seen._shape)
     return seen, tensors
 
 
-def _advanced(seen: Tensor, dim: int, item: Any, tensors: list[Any]) -> tuple[Tensor, int]:
+def _chosen(seen: Tensor, dim: int, index: Any, gone: int) -> Tensor:
+    """The view at an index; `gone`: how many dimensions of the whole tensor were before."""
+    try:
+        return dispatch.call(_SELECT, (seen, dim, index))
+    except IndexError:
+        raise IndexError(f"index {index} is out of bounds for dimension {dim + gone} with size "
+                         f"{seen._shape[dim]}") from None
+
+
+def _advanced(seen: Tensor, dim: int, item: Any, tensors: list[Any], gone: int
+              ) -> tuple[Tensor, int]:
     """A tensor, an array, a sequence, or an integer-like index."""
     if not isinstance(item, Tensor):
         if isinstance(item, (np.ndarray, Sequence)) and not isinstance(item, str):
             item = _listed(item, seen)
         elif hasattr(item, "__index__"):
-            return dispatch.call(_SELECT, (seen, dim, item.__index__())), dim
+            return _chosen(seen, dim, item.__index__(), gone), dim
         else:
             raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte "
                              f"Variables are valid indices (got {type(item).__name__})")
@@ -188,7 +202,7 @@ def _advanced(seen: Tensor, dim: int, item: Any, tensors: list[Any]) -> tuple[Te
             item = F.view(item, (1,))
         elif item.dtype.category == dt.INT and STATE.tracer is None \
                 and item.device.type != "meta":
-            return dispatch.call(_SELECT, (seen, dim, int(item.item()))), dim
+            return _chosen(seen, dim, int(item.item()), gone), dim
     count = len(item._shape) if item.dtype in MASKS else 1
     _put(tensors, dim, item)
     return seen, dim + count
