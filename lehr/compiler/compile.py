@@ -19,7 +19,7 @@ from lehr.base import options
 from lehr.base.options import Options
 from lehr.compiler import backend, custom, setting, stance
 from lehr.compiler.capture import directive
-from lehr.compiler.capture.entry import Stopped
+from lehr.compiler.capture.stopped import Stopped
 from lehr.compiler.capture.tensors import COMPILED
 from lehr.compiler.module import OptimizedModule, is_module, make_module, recompiled
 from lehr.compiler.site import CallSite, Family, trimmed
@@ -51,19 +51,21 @@ class CompiledFunction(CallSite):
         try:
             if CURRENT.skip:
                 return self.native(args, kwargs)
+            error = None
             for entry in self.entries:
                 live = entry.check(args, kwargs)
                 if live:
                     try:
                         found = entry.run(args, kwargs, live)
-                    except Stopped:
+                    except Stopped as stopped:
+                        error = stopped.__cause__
                         break
                     if entry.segment is None:
                         return found
                     return self.family.go_on(entry, self.function, found)
             else:
                 return self.call(args, kwargs)
-            return self.instead(args, kwargs)
+            return self.instead(args, kwargs, error)
         except BaseException as error:
             error.__traceback__ = trimmed(error.__traceback__)
             raise

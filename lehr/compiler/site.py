@@ -26,7 +26,7 @@ from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.bytecode import ASYNC_GENERATOR, COROUTINE, GENERATOR
 from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.directive import DISABLED
-from lehr.compiler.capture.entry import Captured, Entry, Stopped
+from lehr.compiler.capture.entry import Captured, Entry
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.later import Late
 from lehr.compiler.capture.machine import Machine, Outcome
@@ -34,6 +34,7 @@ from lehr.compiler.capture.resume import Point, line_at, make_resume
 from lehr.compiler.capture.segment import Link, Segment
 from lehr.compiler.capture.size import Policy, Resize
 from lehr.compiler.capture.source import Source, local
+from lehr.compiler.capture.stopped import Stopped, Unconfirmed, confirmed
 from lehr.compiler.capture.tensors import is_native
 from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.compiler.counters import COUNTERS
@@ -164,11 +165,10 @@ class Family:
                 return site.native(args, NOTHING)
             try:
                 state = entry.run(args, NOTHING, live)
-            except Stopped:
-                break
+            except Stopped as stopped:
+                return site.instead(args, NOTHING, stopped.__cause__)
             if entry.segment is None:
                 return state
-        return site.instead(args, NOTHING)
 
     def reset(self) -> None:
         with self.lock:
@@ -272,18 +272,27 @@ class Site:
             return self.instead(args, kwargs)
         try:
             found = entry.run(args, kwargs, live)
-        except Stopped:
-            entry = None
-        if entry is None:
-            return self.instead(args, kwargs)
+        except Stopped as stopped:
+            error = stopped.__cause__
+            return self.instead(args, kwargs, error)
         if entry.segment is None:
             return found
         return self.family.go_on(entry, self.function_of(args), found)
 
-    def instead(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call, run natively."""
+    def instead(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+                error: BaseException | None = None) -> Any:
+        """The call, run natively; `error`: what stopped the compiled one."""
         COUNTERS.add("fallbacks")
-        return self.native(args, kwargs)
+        if error is None:
+            return self.native(args, kwargs)
+        return confirmed(error, lambda: self.native(args, kwargs), self.unconfirmed)
+
+    def unconfirmed(self, text: str) -> None:
+        """A compiled call raised what its program does not: a fault that must not stay hidden."""
+        if self.family.options.strict:
+            raise Unconfirmed(f"{self.name}: {text}")
+        log.warn_once(f"unconfirmed:{self.name}:{id(self)}",
+                      f"{self.name}: {text}; its result is that of the eager call")
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The entry that is valid for a call, captured now if need be, and what its check gave;
@@ -358,6 +367,7 @@ class Site:
         """A captured call and its entry; where a stage cannot do without a size, anew."""
         policy = self.policy()
         flat: frozenset[int] = frozenset()
+        late: frozenset[types.CodeType] = frozenset()
         while True:
             attempt = capture_call(lambda m: self.begin(m, args, kwargs), self.loose, self.brittle,
                                    self.broke, policy, flat, late)
@@ -367,12 +377,15 @@ class Site:
                 policy = policy.but(Resize(everything=True))    # is it the program's, or ours?
                 continue
             try:
-        late: frozenset[types.CodeType] = frozenset()
                 return attempt, self.entry(attempt, self.positional(args), tuple(kwargs))
             except Resize as needs:
                 policy = policy.but(needs)
             except NeedsFlat as needs:      # found where the gradients' graph was made
                 flat |= {id(needs.storage.origin)}
+            except Late as needs:
+                if needs.code in late:
+                    raise
+                late |= {needs.code}
             except Exception as error:
                 if captured is None or not captured.machine.sizes.hints:
                     raise
@@ -382,10 +395,6 @@ class Site:
                 policy = policy.but(Resize(everything=True))
 
     def policy(self) -> Policy:
-            except Late as needs:
-                if needs.code in late:
-                    raise
-                late |= {needs.code}
         """Which sizes are symbols in the next capture: those that were seen to change, too."""
         dynamic = self.family.options.dynamic
         if self.family.options.check or self.family.options.audit:

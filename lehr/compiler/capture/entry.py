@@ -23,6 +23,7 @@ from lehr.compiler.capture.forget import forget
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.size import SizeValue
 from lehr.compiler.capture.source import Source
+from lehr.compiler.capture.stopped import DATA_ERRORS, Stopped, raised
 from lehr.compiler.capture.tensors import (
     NativeValue,
     TensorMachine,
@@ -92,14 +93,6 @@ CHECKED = frozenset(
     "cross_entropy embedding embedding_bag gather index index_add index_copy index_fill "
     "index_put index_reduce index_select nll_loss one_hot put scatter scatter_add scatter_reduce "
     "take take_along_dim".split())
-
-
-class Stopped(Exception):
-    """The compiled program stopped before it wrote anything: the call can run eagerly instead."""
-
-
-# What a program raises because of data.
-DATA_ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
 
 
 NO_SIZES: Mapping[Any, int] = {}
@@ -536,7 +529,6 @@ class Entry:
         tangents: list[GraphValue] = []
         grads: list[Tensor] = []
         held = enter(tracer)
-            captured.facts = captured.machine.guards()  # functions of the program's made some
         try:
             STATE.grad = False
             roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
@@ -545,6 +537,7 @@ class Entry:
                         if t._meta is not None and t._meta.requires_grad),
                         *(t for _, t in captured.own)]
             found = self._derive(roots, leaves, tangents)
+            captured.facts = captured.machine.guards()  # functions of the program's made some
             self.roots = [i for i, _ in roots if i not in self.refused]
             self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]
             grads = [g for g in found if g is not None]
@@ -679,6 +672,7 @@ class Entry:
             outputs, state = forward(inputs)
         except DATA_ERRORS as error:
             if self.written:
+                raised(error)
                 raise
             raise Stopped from error
         if self.written:
@@ -776,4 +770,4 @@ def _plain_result(c: Captured, value: Value) -> Callable[[list[Tensor]], Any] | 
     return None
 
 
-__all__ = ["Backend", "Captured", "Compiled", "Entry", "Request", "Stopped"]
+__all__ = ["Backend", "Captured", "Compiled", "Entry", "Request"]
