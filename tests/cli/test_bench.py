@@ -246,3 +246,21 @@ def test_worker_weighs_its_calls():
     tool.programs = {"one eager": (lambda: np.ones(3 << 20), None)}
     before = worker.memory("VmRSS")
     assert 20e6 < tool.weigh("one", "eager", 2)["peak_bytes"] - before < 60e6
+
+
+def test_a_run_that_is_stopped_keeps_what_it_measured(fakes, monkeypatch, tmp_path):
+    bench, _ = fakes("lehr")
+    whole = bench.workload
+
+    def workload_(name):
+        if name == "softmax":
+            raise KeyboardInterrupt
+        return whole(name)
+    bench.workload = workload_
+    monkeypatch.setattr(measure, "Bench", lambda *_: bench)
+    monkeypatch.setattr(measure, "YARDSTICKS", ())
+    record, shown = tmp_path / "out.json", CliRunner()
+    made = shown.invoke(main, ["bench", "mlp", "softmax", "--vs", "none", "--json", str(record)])
+    assert made.exit_code == 0, made.output
+    assert list(json.loads(record.read_text())["results"]) == ["mlp"]
+    assert "stopped" in made.output and "mlp" in made.output

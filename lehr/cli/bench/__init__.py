@@ -61,6 +61,7 @@ def command(
     one is shown in place of its time, and the exit code is 1. Rounds are interleaved. Shown are
     medians of wall time and of processor time over all threads, with half the quartile distance;
     then how close each workload comes to what the machine can do, which two yardsticks measure.
+    The record is written after each workload; Ctrl-C ends the run with what there is.
     """
     from rich.console import Console
 
@@ -75,6 +76,8 @@ def command(
     kinds = [kind for kind in KINDS if not workloads or kind in workloads]
     settings = measure.Settings(threads, rounds, seconds, timeout, starts, tuning)
     console, progress = Console(), Console(stderr=True)
+    results: dict = {}
+    kept: dict = {}
     if not console.is_terminal:
         console.width = 160
     with (
@@ -83,16 +86,18 @@ def command(
     ):
         bench = measure.Bench(chosen(vs), settings, Path(cache), status.update)
         try:
-            results = measure.run(bench, names, kinds)
-            peaks = bench.peaks()
+            for name, cells in measure.run(bench, names, kinds):
+                results[name] = cells
+                kept = report.record(results, settings, bench.versions, bench.peaks())
+                if record:  # after each, so that a run that is stopped has not been for nothing
+                    record.write_text(json.dumps(kept, indent=1, default=str) + "\n", "utf-8")
+        except KeyboardInterrupt:
+            progress.print(f"stopped: what follows is what was measured of {len(results)} rows")
         finally:
             bench.kill()
     columns = measure.columns(bench.frameworks)
     console.print(report.table(results, columns, settings))
     console.print(report.details(results))
-    kept = report.record(results, settings, bench.versions, peaks)
-    if record:
-        record.write_text(json.dumps(kept, indent=1, default=str) + "\n", "utf-8")
     if page_path:
         from lehr.cli.bench import page
 

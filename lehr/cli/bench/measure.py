@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -231,16 +231,17 @@ class Bench:
             client.kill()
 
 
-def run(bench: Bench, names: list[str], starts: list[str]) -> dict[str, dict[Column, Cell]]:
+def run(bench: Bench, names: list[str], starts: list[str]
+        ) -> Iterator[tuple[str, dict[Column, Cell]]]:
     """The yardsticks and every workload asked for, then the starts and weights, each in processes
-    of its own.
+    of its own; each as soon as it is measured.
     """
-    timed = [*YARDSTICKS, *(n for n in names if n not in YARDSTICKS)] if names else []
-    table = {name: bench.workload(name) for name in timed}
+    for name in [*YARDSTICKS, *(n for n in names if n not in YARDSTICKS)] if names else []:
+        yield name, bench.workload(name)
     kinds = [kind for kind in starts if kind != "memory"]
     for name in STARTS if kinds else ():
         found = bench.starting(name)
-        table |= {f"{kind} {name}": found[kind] for kind in kinds}
-    if "memory" in starts:
-        table |= {f"memory {name}": bench.weighing(name) for name in MEMORY}
-    return table
+        for kind in kinds:
+            yield f"{kind} {name}", found[kind]
+    for name in MEMORY if "memory" in starts else ():
+        yield f"memory {name}", bench.weighing(name)
