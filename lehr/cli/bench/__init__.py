@@ -46,7 +46,8 @@ def processors() -> int:
 @click.option("--seconds", default=10.0, show_default=True, help="Timing of one cell, at most.")
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds for any one answer.")
 @click.option("--starts", default=1, show_default=True, help="Repeats of cold and warm.")
-@click.option("--mode", "tuning", default="default", show_default=True, help="compile's mode.")
+@click.option("--mode", "tuning", default="default", show_default=True,
+              help="compile's mode, or freezing: constant weights, where that is known.")
 @click.option("--json", "record", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--html", "page_path", type=click.Path(dir_okay=False, path_type=Path),
               help="The same as one HTML file, with charts.")

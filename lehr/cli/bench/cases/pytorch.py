@@ -1,5 +1,7 @@
 """The workloads for frameworks with PyTorch's API: lehr, or torch answering to that name."""
 
+import importlib
+
 import numpy as np
 
 import lehr as torch
@@ -10,6 +12,7 @@ from lehr.cli.bench.workload import Arrays
 from lehr.cli.demo.model import GPT, Block
 
 F = nn.functional
+FREEZING = "freezing"
 
 
 def tensors(arrays):
@@ -126,6 +129,9 @@ TRAINING = {"gpt_step", "gpt_model", "resnet18_step"}
 
 def build(name: str, mode: str, arrays: Arrays, tuning: str):
     """(run, read): `run()` computes once and gives a result; `read` turns one into numpy."""
+    if tuning == FREEZING:  # a setting beside the modes: weights become constants of the program
+        importlib.import_module(f"{torch.__name__}._inductor.config").freezing = True
+        tuning = "default"
     compiled = (lambda f: f) if mode == "eager" else lambda f: torch.compile(f, mode=tuning)
     name, half = name.removesuffix("_bf16"), workload.WORKLOADS[name].half
     function, inputs = CASES[name](tensors(arrays), compiled)
