@@ -49,6 +49,7 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.index": "where",
         "lehr.tensor.memory": "as_strided is_storage resize_as_ UntypedStorage TypedStorage",
         "lehr.tensor.lowrank": "svd_lowrank pca_lowrank",
+        "lehr.tensor.sparse": "sparse_coo_tensor spmm",
         "lehr.tensor.setting":
             "device=Device set_default_device get_default_device use_deterministic_algorithms "
             "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
@@ -155,6 +156,11 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.window":
             "bartlett blackman cosine exponential gaussian general_cosine general_hamming hamming "
             "hann kaiser nuttall",
+    },
+    "lehr.sparse": {
+        "lehr.tensor.sparse":
+            "mm addmm sampled_addmm sum spdiags FloatTensor DoubleTensor LongTensor IntTensor "
+            "HalfTensor",
     },
     "lehr.masked": {
         "lehr.tensor.masked":
@@ -282,6 +288,7 @@ TABLE: dict[str, dict[str, str]] = {
             "max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d "
             "adaptive_max_pool3d",
         "lehr.nn.loss": "triplet_margin_with_distance_loss",
+        "lehr.nn.lookup": "embedding embedding_bag",
         "lehr.nn.attention": "multi_head_attention_forward",
         "lehr.nn.fraction":
             "fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices "

@@ -27,9 +27,11 @@ PARTS: dict[str, Part] = {
                      "lehr.compile captures graphs, but hands none out: change the module's code"),
     "torch.jit": Part("TorchScript", "leave it out: lehr.compile makes Python fast"),
     "torch.onnx": Part("export to ONNX", "save the weights and export where PyTorch is installed"),
-    "torch.sparse": Part("sparse tensors", "use dense tensors, or index_add_ and scatter_"),
-    "torch.sparse_coo_tensor": Part("sparse tensors",
-                                    "use dense tensors, or index_add_ and scatter_"),
+    "torch.sparse": Part("a function of sparse tensors that lehr lacks",
+                         "work on x.coalesce()'s indices() and values(), or on x.to_dense()"),
+    **{f"torch.sparse_{kind}_tensor": Part("compressed sparse tensors",
+                                           "torch.sparse_coo_tensor takes coordinates")
+       for kind in ("csr", "csc", "bsr", "bsc", "compressed")},
     "torch.nested": Part("nested tensors", "pad the sequences: nn.utils.rnn.pad_sequence"),
     "torch.ao": Part("quantization", "keep the model in float32 or bfloat16"),
     "torch.quantization": Part("quantization", "keep the model in float32 or bfloat16"),
@@ -70,7 +72,7 @@ def part(name: str) -> Part:
 # Methods of PyTorch's tensors that lehr's lack. Where a program calls one on a value of unknown
 # type, it may be another class's: `lehr run --check` says so.
 METHODS = frozenset(
-    "ccol_indices chalf coalesce col_indices crow_indices dense_dim dequantize geqrf indices "
-    "int_repr is_distributed orgqr ormqr q_scale q_zero_point qscheme record_stream row_indices "
-    "slice_inverse smm sparse_dim sparse_mask sparse_resize_ to_mkldnn to_padded_tensor to_sparse "
-    "to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr xpu".split())
+    "ccol_indices chalf col_indices crow_indices dequantize geqrf int_repr is_distributed orgqr "
+    "ormqr q_scale q_zero_point qscheme record_stream row_indices slice_inverse smm "
+    "sparse_resize_ to_mkldnn to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_csc "
+    "to_sparse_csr xpu".split())

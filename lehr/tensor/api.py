@@ -44,6 +44,8 @@ METHODS = {
                  "_is_view element_size get_device is_floating_point is_complex is_signed "
                  "is_inference is_conj is_neg resolve_conj resolve_neg is_same_size is_nonzero "
                  "is_coalesced dim_order has_names is_non_overlapping_and_dense",
+    "sparse": "to_sparse to_sparse_coo to_dense sparse_mask coalesce indices values _indices "
+              "_values _nnz sparse_dim dense_dim",
     "random": "uniform_ normal_ log_normal_ exponential_ cauchy_ geometric_ random_ bernoulli_ "
               "bernoulli multinomial",
     "create": "new_tensor new",

@@ -31,13 +31,13 @@ is_cpu, is_cuda, is_meta = _kind("cpu"), _kind("cuda"), _kind("meta")
 is_mps, is_xpu, is_hpu, is_mtia, is_maia, is_xla, is_ipu, is_vulkan, is_privateuseone = (
     _kind(n) for n in ("mps", "xpu", "hpu", "mtia", "maia", "xla", "ipu", "vulkan",
                        "privateuseone"))
-is_sparse = _never("Always False: lehr's tensors are strided.")
+is_sparse = _never("False: only tensors of `lehr.tensor.coo` are sparse.")
 is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_ort = is_sparse
 
 
 @property  # type: ignore[misc]
 def layout(self: Tensor) -> Any:
-    """Always `strided`."""
+    """`strided`; sparse tensors have `sparse_coo`."""
     return format.strided
 
 

@@ -99,7 +99,7 @@ class Walk:
             slots = self.pending[node] = [None] * node.count
             heapq.heappush(self.heap, (-node.number, node))
         have = slots[index]
-        slots[index] = g if have is None else Tensor.F.add(have, g)
+        slots[index] = g if have is None else plus(have, g)
 
     def run(self, wanted: list[Any] | None) -> None:
         self.roots = list(self.pending)
@@ -212,7 +212,7 @@ def _run_tensor_hooks(node: Node, slots: list[Tensor | None]) -> None:
         t, g = ref(), slots[index]
         if t is not None and g is not None:
             have = t._autograd().grad
-            t._set_grad(g if have is None else Tensor.F.add(have, g))
+            t._set_grad(g if have is None else plus(have, g))
 
 
 def _replacement(made: Any, g: Tensor, hook: Any) -> Tensor:
@@ -273,6 +273,13 @@ def _seed(i: int, t: Any, g: Any) -> tuple[Any, Tensor]:
     return edge, g
 
 
+def plus(have: Tensor, g: Tensor) -> Tensor:
+    """The sum of two gradients; a sparse one brings its own."""
+    if have.is_sparse or g.is_sparse:
+        return have + g  # type: ignore[no-any-return]
+    return Tensor.F.add(have, g)  # type: ignore[no-any-return]
+
+
 def _accumulate(node: Accumulate, slots: list[Any]) -> None:
     """Adds the gradient in `slots` (its last reference) to a leaf's `.grad`."""
     if slots[0] is None:
@@ -280,7 +287,9 @@ def _accumulate(node: Accumulate, slots: list[Any]) -> None:
     t = node.variable
     meta = t._autograd()
     have = meta.grad
-    if have is None:
+    if slots[0].is_sparse or have is not None and have.is_sparse:
+        meta.grad = slots[0] if have is None else plus(have, slots[0])
+    elif have is None:
         alone = not STATE.grad and is_alone(slots)
         g = slots[0]
         if STATE.grad:

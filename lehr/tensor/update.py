@@ -25,6 +25,8 @@ def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
     """Runs op `name` on its bound arguments; result i goes into argument `written[i]` (None:
     nowhere)."""
     op = registry.get(name)
+    if args[1].is_sparse:
+        return sparse_update(name, args)
     if args[0].dtype.is_complex:
         args = tuple([Tensor.F.view_as_real(a) if isinstance(a,
                                                              Tensor) and a.dtype.is_complex else a
@@ -52,6 +54,12 @@ def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
     for i, value in zip(written, made, strict=True):
         if args[i] is not None:
             dispatch.assign(args[i], value)
+
+
+def sparse_update(name: str, args: tuple[Any, ...]) -> None:
+    """A step whose gradient is sparse."""
+    from lehr.tensor import sparse
+    sparse.update(name, args)
 
 
 def _flat(args: tuple[Any, ...]) -> list[Any] | None:

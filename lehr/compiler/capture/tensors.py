@@ -96,12 +96,12 @@ class TensorFact(NamedTuple):
     device: Device
     requires_grad: bool
     leaf: bool
+    lone: bool                      # see `tracer.lone`
     seen: tuple[int, ...] = ()      # the shape at hand, where `shape` has symbols
 
     def holds(self, t: Any) -> bool:
         kind: Any = type(t)
         return (kind is self.type_ and t.dtype is self.dtype and fits(self.shape, t._shape)
-    lone: bool                      # see `tracer.lone`
                 and fits(self.strides, t._strides) and t.device is self.device
                 and t.requires_grad is self.requires_grad
                 and (not t.requires_grad or t.is_leaf is self.leaf and lone(t) is self.lone))
@@ -546,6 +546,8 @@ class CaptureTracer(Tracer):
         found = self.twins.get(id(t))
         if found is not None:
             return found
+        if t.is_sparse:
+            self.sparse()
         source = self.sources.get(id(t))
         if source is None:
             source = self.sources[id(t)] = const(t, "a tensor")
@@ -646,6 +648,9 @@ class CaptureTracer(Tracer):
     def changes(self, t: Any, what: str, always: bool = False) -> None:
         if always or id(t) in self.reals:
             self.machine.stop("tensor-change", what)
+
+    def sparse(self) -> None:
+        self.machine.stop("sparse-tensor")
 
     def refuse(self, op: Op) -> None:
         self.machine.stop(str(op.breaks), f"{op.api}()")

@@ -488,6 +488,10 @@ class Tracer:
         """`t.data = new`."""
         self.changes(t, "data =", True)
 
+    def sparse(self) -> None:
+        """A sparse tensor is made or read: graphs hold dense ones."""
+        raise RuntimeError("sparse tensors cannot be part of a graph")
+
     def refuse(self, op: Op) -> None:
         """The op's result depends on data in a way that no graph describes."""
         raise RuntimeError(f"{op.name} cannot be part of a graph ({op.breaks})")
