@@ -6,6 +6,7 @@ arguments, then on fresh ones.
 
 from __future__ import annotations
 
+import collections
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -232,6 +233,14 @@ def views_of_a_leaf_on_a_leaf(x: Any, y: Any) -> Any:
     return x > y, leaf[::2].narrow(0, 0, 1)
 
 
+@case(lambda: (make((4, 3), "float32", 2).requires_grad_(),))
+def views_of_unrecorded_views(x: Any) -> Any:
+    y = x * 1
+    with torch.no_grad():
+        v, w = x.select(-1, 0), y[:2]
+    return v.swapaxes(0, -1), w[1:], y, torch.randn(2)
+
+
 def leaf_in_a_square() -> tuple[Any, ...]:
     a = make((3, 3), "float32", 0)
     return a, a[..., :1].requires_grad_()
@@ -241,6 +250,25 @@ def leaf_in_a_square() -> tuple[Any, ...]:
 def copied_from_a_leaf_inside(a: Any, b: Any) -> Any:
     a.copy_(b)
     return b * 2, a, b
+
+
+# -- objects
+
+def test_guards_make_no_entries() -> None:
+    def total(x: Any, y: Any, seen: Any) -> Any:
+        if x.shape[0] == 2:
+            if y in seen and "sum" in seen[y]:
+                seen[y]["sum"] = seen[y]["sum"] + x
+            else:
+                seen[y]["sum"] = x * 2
+        return x + 1
+    made, y = torch.compile(total, backend="loops"), torch.ones(3)
+    for n in (2, 2, 3, 2):
+        seen: Any = collections.defaultdict(dict)
+        for k in (2, 3):
+            made(torch.ones(n, 3), y, seen)
+            assert [(at is y, found["sum"].sum().item()) for at, found in seen.items()] == (
+                [(True, 6 * k)] if n == 2 else [])
 
 
 # -- ops

@@ -202,7 +202,8 @@ class Captured:
             if is_leaf(t):
                 self.aliases.append(t)
             elif t.requires_grad and t is not base and (
-                    not base.requires_grad or t._view is None or t._view.base is not base):
+                    not base.requires_grad or t._view is None or t._view.base is not base
+                    or t._view.guarded):
                 self.shared_leaf()
         else:
             made = self.inside(t, here)
@@ -220,6 +221,8 @@ class Captured:
         needs, leaf = t.requires_grad, is_leaf(t)
         if leaf and t is not root:
             self.aliases.append(t)
+        elif needs and t._view is not None and t._view.guarded:
+            self.shared_leaf()
         elif needs and t is not root and (t._view is None or t._view.base is not root):
             # Same memory, a history of its own: an output of its own.
             return Output(self.output(t, t), None, *here, True, t)  # type: ignore[call-arg]

@@ -44,10 +44,10 @@ class DictValue(ObjectValue):
 
     def child(self, m: Machine, key: Any) -> Source:
         """The source of one entry."""
-        if type(key) in (str, int, bool, float, bytes, type(None), tuple):
-            return (self.inside() or self.origin()).item(key)
-        found = m.lift(key)
-        return (self.inside() or self.origin()).item(found.source or const(key, "key"))
+        kind = "held" if hasattr(self.type_, "__missing__") else "item"
+        if type(key) not in (str, int, bool, float, bytes, type(None), tuple):
+            key = m.lift(key).source or const(key, "key")
+        return Source(kind, self.inside() or self.origin(), key)
 
     def find(self, m: Machine, key: Any) -> Value | None:
         """The value under a key (see `Value.key`), or None."""

@@ -270,6 +270,11 @@ def step_item(pins: Pins, base: Any, key: Any, found: Any) -> Words:
     return None
 
 
+def step_held(pins: Pins, base: Any, key: Any, found: Any) -> Words:
+    constant = type(key) in CONSTANT or type(key).__hash__ in IDENTITY
+    return pins.mapping(base) if constant else None
+
+
 DICT_GETITEM = (dict.__getitem__,)
 IDENTITY = (object.__hash__, Tensor.__hash__)       # of keys that are equal to themselves alone
 
@@ -301,7 +306,7 @@ def step_kwdefault(pins: Pins, base: Any, key: Any, found: Any) -> Words:
 
 Step = Callable[[Pins, Any, Any, Any], Words]
 STEPS: dict[str, Step] = {
-    "attr": step_attr, "item": step_item, "entry": step_entry, "dict": step_dict,
+    "attr": step_attr, "item": step_item, "held": step_held, "entry": step_entry, "dict": step_dict,
     "global": lambda pins, base, key, found: pins.mapping(base),
     "type": lambda pins, base, key, found: pins.type_of(base),
     "closure": lambda pins, base, key, found: (),       # a function's cells are its own for good

@@ -175,6 +175,19 @@ KINDS["plain"] = Kind(
     lambda arguments, base, key: plain(base), lambda s: based(s).name())
 
 
+def held(base: Any, key: Any) -> Any:
+    """An entry of a dictionary that would make one that it misses, as a look must not."""
+    found = dict.get(base, key, held)
+    if found is held:
+        raise KeyError(key)
+    return found
+
+
+KINDS["held"] = Kind(
+    lambda s, bind: f"{bind(held, 'held')}({based(s).expr(bind)}, {text(s.key, bind)})",
+    lambda arguments, base, key: held(base, key), KINDS["item"].name)
+
+
 def proxied(base: Any) -> Any:
     """The dict that a `types.MappingProxyType` shows."""
     return gc.get_referents(base)[0]
