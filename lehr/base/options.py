@@ -130,6 +130,7 @@ class Options:
     cache_size: int = _option(
         4 << 30, BYTES, "bytes of the cache on disk; the least recently used entries go first"
     )
+    profile: bool = _option(False, FLAG, "time every step of compiled programs", key=True)
     dump: str = _option("", TEXT, "folder that gets every stage of every compiled graph as text")
     log: str = _option("", TEXT, "channels to print, by comma: fusion,guards,... or all")
 

@@ -6,6 +6,7 @@ import collections
 import json
 import linecache
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +18,10 @@ from lehr.compiler.graph.ir import Graph, Location
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.journal import Break, Fallback, Journal, Made, Recompile
 from lehr.compiler.module import OptimizedModule
+from lehr.compiler.run.executable import Spent
+
+
+MOST = 12  # steps whose times are shown
 
 
 class Cost(NamedTuple):
@@ -47,6 +52,7 @@ class GraphReport:
     forward    its cost; None where no code is generated (an interpreter runs it)
     backward   of the gradients' program, None where there is none
     calls      how often it ran
+    spent      what each step took, where compiled with `options={"profile": True}`
     seconds    of capture and compilation
     text       the graph as captured
     """
@@ -64,8 +70,21 @@ class GraphReport:
     forward: Cost | None
     backward: Cost | None
     calls: int
+    spent: tuple[Spent, ...]
     seconds: float
     text: str = field(repr=False)
+
+    @property
+    def longest(self) -> list[Spent]:
+        """`spent` with equal steps of the same lines added up (those of a model's layers), the
+        longest first."""
+        found: dict[Any, Spent] = {}
+        for s in self.spent:
+            key = tuple(sorted(collections.Counter(re.findall("[a-z_]+", s.name)).items())), s.lines
+            before = found.get(key)
+            found[key] = s if before is None else before._replace(
+                seconds=before.seconds + s.seconds)
+        return sorted(found.values(), key=lambda s: -s.seconds)
 
 
 @dataclass(frozen=True)
@@ -194,7 +213,9 @@ def graph_report(made: Made) -> GraphReport:
         dict(kinds.most_common()), sum(p.name not in late for p in graph.params),
         len(graph.results["outputs"]), len(graph.results["grads"]),
         tuple(guard.told(f) for f in entry.facts), costs[0] if costs else None,
-        costs[1] if len(costs) > 1 else None, entry.hits, made.seconds, print_graph(graph))
+        costs[1] if len(costs) > 1 else None, entry.hits,
+        tuple(s for p in entry.compiled.report or () for s in native(p).run.spent()),
+        made.seconds, print_graph(graph))
 
 
 def lines(graph: Graph) -> Iterator[tuple[str, int, str]]:
@@ -207,11 +228,15 @@ def lines(graph: Graph) -> Iterator[tuple[str, int, str]]:
             yield at.path or at.file, at.line, linecache.getline(at.path, at.line).strip()
 
 
-def cost(program: Any) -> Cost:
-    """The counts of a program of `lehr.compiler.backend`, also where a check wraps it."""
+def native(program: Any) -> Any:
+    """A program of `lehr.compiler.backend`, also where a check wraps it."""
     while not hasattr(program, "counts"):
         program = program.program
-    counts = program.counts
+    return program
+
+
+def cost(program: Any) -> Cost:
+    counts = native(program).counts
     return Cost(*(counts.get(k, 0) for k in ("kernels", "externs", "host_calls", "moved", "arena")))
 
 
@@ -235,6 +260,7 @@ def report(e: Explanation) -> Iterator[str]:
         for label, c in (("forward", g.forward), ("backward", g.backward)):
             if c is not None:
                 yield f"  {label}: {priced(c)}"
+        yield from clocked(g.longest)
     for n, b in enumerate(e.breaks, 1):
         yield ""
         yield f"Graph break {n}: {b.reason} [{b.code}]"
@@ -252,6 +278,15 @@ def report(e: Explanation) -> Iterator[str]:
         yield f"Runs eagerly: {f.name}"
         yield from shown([f.place])
         yield f"  {f.why}"
+
+
+def clocked(spent: Sequence[Spent]) -> Iterator[str]:
+    """The steps that took longest, and how long in a call."""
+    total = sum(s.seconds for s in spent)
+    for s in spent[:MOST] if total else ():
+        where = f" ({', '.join(s.lines[:3])}{', ...' if len(s.lines) > 3 else ''})"
+        yield (f"  {s.seconds / total:4.0%} {1e6 * s.seconds / s.calls:9,.1f} us  "
+               f"{s.name}{where if s.lines else ''}")
 
 
 def shown(places: Sequence[Place]) -> Iterator[str]:

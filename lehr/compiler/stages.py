@@ -24,7 +24,8 @@ def lowered(graph: Graph, strides: Sequence[Any], options: Options) -> Lowered:
     program = lower.lower(graph, result_strides=strides, supports=c.supports)
     program = fuse.fuse(program)
     found = plan.plan(program)
-    code = c.emit(program, c.Layout(found.offsets, found.nbytes), pool.header())
+    code = c.emit(program, c.Layout(found.offsets, found.nbytes), pool.header(),
+                  options.profile)
     return graph, program, found, code
 
 

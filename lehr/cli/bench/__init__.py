@@ -61,7 +61,8 @@ def command(
     Each framework runs in its own process. Results are compared before anything is timed: a wrong
     one is shown in place of its time, and the exit code is 1. Rounds are interleaved. Shown are
     medians of wall time and of processor time over all threads, with half the quartile distance;
-    then how close each workload comes to what the machine can do, which two yardsticks measure.
+    then how close each workload comes to what the machine can do, which two yardsticks measure,
+    and in which steps lehr's compiled programs spend their time.
     The record is written after each workload; Ctrl-C ends the run with what there is.
     """
     from rich.console import Console
@@ -99,6 +100,8 @@ def command(
     columns = measure.columns(bench.frameworks)
     console.print(report.table(results, columns, settings))
     console.print(report.details(results))
+    if kept:
+        console.print(report.where(kept["results"]))
     if page_path:
         from lehr.cli.bench import page
 

@@ -16,6 +16,7 @@ from lehr.cli.bench.workload import MEMORY, STARTS, WORKLOADS, YARDSTICKS, Workl
 
 SAMPLE_SECONDS = 0.05
 FEWEST_ROUNDS = 3
+PROFILED = 5  # calls with clocks
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,20 @@ class Bench:
         for column, client in self.holders.items():
             if client.alive():
                 client.ask("close", name=name, mode=column[1])
+        self.profile(name, cells.get(("lehr", "compiled")))
         return cells
+
+    def profile(self, name: str, cell: Cell | None) -> None:
+        """Adds where the time of lehr's compiled program goes."""
+        if cell is None or cell.problem:
+            return
+        self.say(f"{name}: where the time goes")
+        order = {"mode": "compiled", "tuning": self.settings.tuning, "calls": PROFILED}
+        try:
+            cell.detail |= self.client("lehr").ask("profile", name=name, **order)
+        except Failure as failure:
+            cell.detail["steps"] = []
+            cell.detail["profile_problem"] = str(failure)
 
     def time(self, row: Workload, cells: dict[Column, Cell], spare: Path) -> None:
         """Interleaved rounds: each column's sample stands next to the others' in time."""

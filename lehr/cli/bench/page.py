@@ -26,7 +26,8 @@ def page(record: dict) -> str:
     return template.substitute(
         about=escape(about), charts="\n".join(images), versions=escape(versions),
         ceilings=escape(report.ceiling_text(record["ceilings"])),
-        analysis=rows(report.HEADINGS, report.lines(record["analysis"])))
+        analysis=rows(report.HEADINGS, report.lines(record["analysis"])),
+        steps=rows(report.STEPS, report.steps(record["results"])))
 
 
 def rows(headings: list[str], lines: list[list[str]]) -> str:

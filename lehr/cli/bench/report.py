@@ -139,6 +139,37 @@ def details(results: Results) -> Table:
     return shown
 
 
+STEPS = ["workload", "share", "time", "step", "from"]
+MOST, LEAST = 5, 0.03  # steps of a workload that are shown; the share of one that is
+
+
+def steps(rows: dict[str, dict]) -> list[list[str]]:
+    """The cells of `where`: the longest steps of lehr's compiled programs, from a record's
+    results."""
+    made = []
+    for name, columns in rows.items():
+        given = columns.get(" ".join(LEHR), {}).get("steps") or []
+        total = sum(seconds for *_, seconds in given)
+        for step, lines_, seconds in given[:MOST]:
+            if seconds >= LEAST * total and len(given) > 1:
+                more = f" and {len(lines_) - 1} more" if len(lines_) > 1 else ""
+                made.append([name, f"{seconds / total:.0%}", duration(seconds),
+                             textwrap.shorten(step, PROBLEM, placeholder=" ..."),
+                             "".join(lines_[:1]) + more])
+                name = ""
+    return made
+
+
+def where(rows: dict[str, dict]) -> Table:
+    """Where lehr's compiled programs spend their time, by the lines that steps come from."""
+    shown = Table(title="Where the time goes")
+    for title in STEPS:
+        shown.add_column(title, justify="right" if title in ("share", "time") else "left")
+    for line in steps(rows):
+        shown.add_row(*line)
+    return shown
+
+
 def processor() -> str:
     try:
         with open("/proc/cpuinfo") as file:

@@ -111,6 +111,30 @@ class Worker:
             run()
         return {"peak_bytes": memory("VmHWM")}
 
+    def profile(self, name: str, mode: str, tuning: str, calls: int) -> dict:
+        """The compiled program again, with a clock at every step: what each takes in a call.
+
+        `steps`: name, the lines of the program that it comes from, seconds; longest first.
+        """
+        from lehr.cli.bench import workload
+
+        made, compile_ = [], self.module.compile
+
+        def timed(f, **settings):
+            made.append(compile_(f, options={"profile": True}))
+            return made[-1]
+        self.module.compile = timed
+        try:
+            run, _ = self.cases.build(name, mode, workload.arrays(name), tuning)
+            for _ in range(calls + 1):
+                run()
+        finally:
+            self.module.compile = compile_
+        told = [self.module.compiler.explain(f).explanation() for f in made]
+        steps = [(s.name, s.lines, s.seconds / s.calls) for e in told for g in e.graphs
+                 for s in g.longest]
+        return {"steps": sorted(steps, key=lambda s: -s[2])}
+
     def counts(self) -> dict:
         """What the compiler counts, where it counts anything."""
         stats = getattr(getattr(self.module, "compiler", None), "stats", None)

@@ -28,6 +28,7 @@ GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
 _HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention")
+_CLOCKS = ("lehr_calls", "lehr_spent")
 _TEMPLATES = (convolution, attention)
 _EXTERNS = (product, *_TEMPLATES)
 WHOLE = tuple(attention.TENSORS)  # composites that templates take as they are
@@ -59,10 +60,11 @@ def layout(program: Program) -> Layout:
     return Layout(offsets, end)
 
 
-def emit(program: Program, plan: Any = None, header_text: str = "") -> Code:
+def emit(program: Program, plan: Any = None, header_text: str = "", timed: bool = False) -> Code:
     """The C of a program. `plan`: `offsets` and `size` of the arena; None: nothing shares memory.
-    `header_text`: what every source begins with. Unsupported names what has no C."""
-    return _Emitter(program, plan or layout(program), header_text).code()
+    `header_text`: what every source begins with. `timed`: steps add up the time that they take in
+    `lehr_spent` (`run.executable` reads it). Unsupported names what has no C."""
+    return _Emitter(program, plan or layout(program), header_text, timed).code()
 
 
 def supports(step: Step) -> bool:
@@ -80,8 +82,9 @@ class _Written(NamedTuple):
 
 
 class _Emitter:
-    def __init__(self, program: Program, plan: Any, header_text: str) -> None:
-        self.program, self.plan, self.header = program, plan, header_text
+    def __init__(self, program: Program, plan: Any, header_text: str, timed: bool) -> None:
+        self.program, self.plan, self.header, self.timed = program, plan, header_text, timed
+        self.clocks: list[dict[str, Any]] = []
         constants = [b for b in program.buffers if b.role == "const"]
         fixed = [*program.params, *program.results, *constants]
         self.places = host.Places(fixed, plan.offsets)
@@ -119,7 +122,7 @@ class _Emitter:
                 "outputs": [host.declared(b) for b in p.results],
                 "constants": [host.constant(b) for b in self.constants],
                 "arena": host.size(self.used), "templates": sorted(self.templates),
-                "steps": self.steps, "faults": self.faults}
+                "steps": self.steps, "faults": self.faults, "clocks": self.clocks}
 
     # Functions
 
@@ -202,10 +205,27 @@ class _Emitter:
             out.add(*(f"const int64_t size_{s.name} = size[{n}];"
                       for n, s in enumerate(self.program.symbols)))
             out.add("(void)arena, (void)rt, (void)size, (void)fault;")
+            if self.timed and not self.entries:
+                # What the first call takes for memory that was never touched says nothing.
+                out.add("if (lehr_calls++ == 1)",
+                        "  for (unsigned n = 0; n < sizeof lehr_spent / 8; n++) lehr_spent[n] = 0;")
             for step in steps:
-                _STEPS[type(step)](self, out, step)
+                (self.clocked if self.timed else self.step)(out, step)
         self.entries.append(out.text())
         self.steps.append({"segment": name})
+
+    def step(self, out: Lines, step: Step) -> None:
+        _STEPS[type(step)](self, out, step)
+
+    def clocked(self, out: Lines, step: Step) -> None:
+        """A step and the time that it takes."""
+        parts = step.kernels if isinstance(step, Group) else (step,)
+        lines = dict.fromkeys(str(x) for part in parts for x in part.locations)
+        self.clocks.append({"name": ", ".join(p.name for p in parts), "lines": list(lines)})
+        with out.block(""):
+            out.add("const int64_t began = lehr_now();")
+            self.step(out, step)
+            out.add(f"lehr_spent[{len(self.clocks) - 1}] += lehr_now() - began;")
 
     def kernel(self, out: Lines, k: LoopKernel) -> None:
         name, made, base = self.function(k)
@@ -303,6 +323,9 @@ class _Emitter:
     def sources(self) -> tuple[str, ...]:
         functions = list(self.functions.values())
         entries = "\n\n".join(self.entries)
+        if self.clocks:
+            shared = '__attribute__((visibility("default"))) int64_t '
+            entries = f"{shared}lehr_calls, lehr_spent[{len(self.clocks)}];\n\n{entries}"
         if len(functions) <= MANY:
             return (self.source([text for _, text in functions], entries),)
         count = -(-len(functions) // MANY)
@@ -320,7 +343,7 @@ class _Emitter:
 
     def source(self, functions: Sequence[str], entries: str) -> str:
         texts = [*functions, entries]
-        known = set(_HEADERS)
+        known = {*_HEADERS, *_CLOCKS}
         return "\n\n".join(filter(None, [self.header, header.prelude([*texts], known), *texts]))
 
 

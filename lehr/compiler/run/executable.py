@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,15 @@ from lehr.compiler.run import library, memory, pool, template
 ARENA, RUNTIME, SIZES, FAULT, FIRST = range(5)
 FAULT_WORDS = 4  # kind, place, value, bound
 HostCall = Callable[[str, tuple[Any, ...]], Any]
+
+
+class Spent(NamedTuple):
+    """Seconds of all `calls` of one step; `lines`: the user's, as `file:line`."""
+
+    name: str
+    lines: tuple[str, ...]
+    calls: int
+    seconds: float
 
 
 class Executable:
@@ -87,6 +96,17 @@ class Executable:
         plan = self._static or self._plan(tuple(sizes))
         return [np.ndarray(shape, dtype, b.array, 0, strides) for b, dtype, (shape, strides)
                 in zip(buffers, self._outputs, plan.shapes, strict=True)]
+
+    def spent(self) -> list[Spent]:
+        """What the steps took in all calls but the first (where there are more), of a program that
+        was compiled with `options={"profile": True}`."""
+        clocks = self.record.get("clocks", ())
+        if not clocks:
+            return []
+        calls = ctypes.c_int64.in_dll(self.library.handle, "lehr_calls").value
+        total = (ctypes.c_int64 * len(clocks)).in_dll(self.library.handle, "lehr_spent")
+        return [Spent(c["name"], tuple(c["lines"]), max(1, calls - 1), nanoseconds / 1e9)
+                for c, nanoseconds in zip(clocks, total, strict=True)]
 
     def _all(self, p: Any) -> None:
         """The steps of a program that is more than one segment."""
