@@ -20,7 +20,6 @@ from lehr.compiler.journal import Break, Fallback, Journal, Made, Recompile
 from lehr.compiler.module import OptimizedModule
 from lehr.compiler.run.executable import Spent
 
-
 MOST = 12  # steps whose times are shown
 
 

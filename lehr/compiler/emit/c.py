@@ -324,8 +324,8 @@ class _Emitter:
         functions = list(self.functions.values())
         entries = "\n\n".join(self.entries)
         if self.clocks:
-            shared = '__attribute__((visibility("default"))) int64_t '
-            entries = f"{shared}lehr_calls, lehr_spent[{len(self.clocks)}];\n\n{entries}"
+            seen = '__attribute__((visibility("default"))) int64_t '
+            entries = f"{seen}lehr_calls, lehr_spent[{len(self.clocks)}];\n\n{entries}"
         if len(functions) <= MANY:
             return (self.source([text for _, text in functions], entries),)
         count = -(-len(functions) // MANY)

@@ -1,6 +1,7 @@
 """The workloads for frameworks with PyTorch's API: lehr, or torch answering to that name."""
 
 import importlib
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,8 @@ TRAINING = {"gpt_step", "gpt_model", "resnet18_step"}
 def build(name: str, mode: str, arrays: Arrays, tuning: str):
     """(run, read): `run()` computes once and gives a result; `read` turns one into numpy."""
     if tuning == FREEZING:  # a setting beside the modes: weights become constants of the program
-        importlib.import_module(f"{torch.__name__}._inductor.config").freezing = True
+        settings: Any = importlib.import_module(f"{torch.__name__}._inductor.config")
+        settings.freezing = True
         tuning = "default"
     compiled = (lambda f: f) if mode == "eager" else lambda f: torch.compile(f, mode=tuning)
     name, half = name.removesuffix("_bf16"), workload.WORKLOADS[name].half
