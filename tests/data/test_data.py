@@ -206,6 +206,22 @@ def test_errors_of_workers_keep_type_and_traceback():
         list(data.DataLoader(Failing(_key)))
 
 
+def _local():
+    raise type("Local", (Exception,), {})("told anyway")
+
+
+def _stop():
+    raise StopIteration
+
+
+def test_errors_that_cannot_travel_and_those_that_would_end_the_pass():
+    with pytest.raises(RuntimeError, match="Caught Local in DataLoader worker(?s:.*)told anyway"):
+        list(data.DataLoader(Failing(_local), num_workers=1))
+    for workers in (0, 2):
+        with pytest.raises(RuntimeError, match="raised StopIteration for"):
+            list(data.DataLoader(Failing(_stop), num_workers=workers))
+
+
 def test_dead_and_late_workers_are_reported():
     with pytest.raises(RuntimeError, match="exited unexpectedly with exit code 3"):
         list(data.DataLoader(Failing(_die), num_workers=2))

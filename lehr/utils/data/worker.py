@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random as python_random
 import sys
 import traceback
@@ -53,16 +54,25 @@ class ExceptionWrapper:
         kind, error, trace = sys.exc_info()
         assert kind is not None
         self.kind: Any = kind
+        self.name = kind.__name__
         self.text = "".join(traceback.format_exception(kind, error, trace))
         self.where = where
 
+    def __getstate__(self) -> dict[str, Any]:
+        try:
+            pickle.dumps(self.kind)
+        except Exception:  # noqa: BLE001  (a class that only the worker knows)
+            return {**self.__dict__, "kind": RuntimeError}
+        return self.__dict__
+
     def reraise(self) -> None:
-        """Raises it again; as RuntimeError where its class cannot be made from a text."""
+        """Raises it again; as RuntimeError where its class cannot be made from a text, or is not
+        known outside the worker."""
         # No local name may hold the exception: with its traceback it would keep the loader alive.
         raise self._again()
 
     def _again(self) -> BaseException:
-        text = f"Caught {self.kind.__name__} {self.where}.\nOriginal {self.text}"
+        text = f"Caught {self.name} {self.where}.\nOriginal {self.text}"
         try:
             made: BaseException = self.kind(_Text(text) if self.kind is KeyError else text)
         except Exception:  # noqa: BLE001  (goes to the main process)
@@ -83,10 +93,14 @@ class Fetcher:
         """One batch; StopIteration at the end of a stream."""
         if self.source is not None:
             return self._next(indices)
-        if not self.auto:
-            return self.collate(self.dataset[indices])
-        many = getattr(self.dataset, "__getitems__", None)
-        return self.collate(many(indices) if callable(many) else [self.dataset[i] for i in indices])
+        try:
+            if not self.auto:
+                return self.collate(self.dataset[indices])
+            many = getattr(self.dataset, "__getitems__", None)
+            return self.collate(
+                many(indices) if callable(many) else [self.dataset[i] for i in indices])
+        except StopIteration as error:  # it would end the pass, or leave the batch out
+            raise RuntimeError(f"the data set raised StopIteration for {indices}") from error
 
     def _next(self, indices: Any) -> Any:
         if self.ended:
