@@ -294,7 +294,7 @@ def _accumulate(node: Accumulate, slots: list[Any]) -> None:
         g = slots[0]
         if STATE.grad:
             made = Tensor.F.clone(g)
-        elif alone and g._strides == t._strides and g._view is None:
+        elif alone and g._strides == t._strides and g._view is None and 0 not in g._strides:
             made = g
         else:
             made = laid_like(g, t)

@@ -252,6 +252,11 @@ def copied_from_a_leaf_inside(a: Any, b: Any) -> Any:
     return b * 2, a, b
 
 
+@case(lambda: (make((1, 1), "float32", 1).expand(3, 2).requires_grad_(),))
+def gradient_of_an_expanded_leaf(x: Any) -> Any:
+    return x.mean()
+
+
 # -- objects
 
 def test_guards_make_no_entries() -> None:
