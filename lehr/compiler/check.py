@@ -17,10 +17,10 @@ import numpy as np
 from lehr.base import dtype as dt
 from lehr.base.options import Options
 from lehr.compiler.capture.entry import Compiled
-from lehr.compiler.emit import c
+from lehr.compiler.emit import c, product
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, RefType, Value
-from lehr.compiler.loop import fuse, lower
+from lehr.compiler.loop import fuse, lower, prologue
 from lehr.compiler.loop import interp as loop_interp
 from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.passes import partition, pipeline
@@ -81,7 +81,7 @@ def stages(graph: Graph, strides: Sequence[Any], options: Options) -> Iterator[S
         yield Stage(f"the graph after the pass {each.name}", interpreted(graph))
     program = lower.lower(graph, result_strides=strides, supports=c.supports)
     yield Stage("the program as lowered", looped(program))
-    program = fuse.fuse(program)
+    program = prologue.absorb(fuse.fuse(program), product.supported)
     yield Stage("the program as fused", looped(program))
     plan = memory_plan.plan(program)
     yield Stage("the program in its planned memory", looped(program, plan))

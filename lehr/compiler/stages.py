@@ -8,9 +8,9 @@ from typing import Any
 
 from lehr.base import proof
 from lehr.base.options import Options
-from lehr.compiler.emit import c
+from lehr.compiler.emit import c, product
 from lehr.compiler.graph.ir import Graph
-from lehr.compiler.loop import fuse, lower, plan
+from lehr.compiler.loop import fuse, lower, plan, prologue
 from lehr.compiler.loop.ir import Program
 from lehr.compiler.passes import pipeline
 from lehr.compiler.run import entry, library, pool
@@ -22,7 +22,7 @@ def lowered(graph: Graph, strides: Sequence[Any], options: Options) -> Lowered:
     """The stages of the compilation: the graph after passes, the program, its plan, its C."""
     graph = pipeline.run(graph, options, passes=pipeline.passes_of(c.WHOLE))
     program = lower.lower(graph, result_strides=strides, supports=c.supports)
-    program = fuse.fuse(program)
+    program = prologue.absorb(fuse.fuse(program), product.supported)
     found = plan.plan(program)
     code = c.emit(program, c.Layout(found.offsets, found.nbytes), pool.header(),
                   options.profile)

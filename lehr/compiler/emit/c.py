@@ -8,9 +8,11 @@ Kernels of the same text are one function.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lehr.base import dtype as dt
 from lehr.base import sym
 from lehr.compiler.emit import attention, convolution, header, host, product, value
 from lehr.compiler.emit.kernel import Function, Kernel
@@ -21,13 +23,14 @@ from lehr.compiler.emit.signature import signature
 from lehr.compiler.emit.template import Template
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Operand, Program, Step
 from lehr.compiler.loop.ir import Kernel as LoopKernel
+from lehr.compiler.loop.text import row_major
 from lehr.compiler.loop.verify import touched
 
 FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
 GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
-_HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention")
+_HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "lehr_half")
 _CLOCKS = ("lehr_calls", "lehr_spent")
 _TEMPLATES = (convolution, attention)
 _EXTERNS = (product, *_TEMPLATES)
@@ -92,6 +95,7 @@ class _Emitter:
         self.functions: dict[str, tuple[str, str]] = {}  # canonical text -> (name, text)
         self.written: dict[Any, _Written] = {}  # by signature
         self.ranks = {b: n for n, b in enumerate(plan.offsets)}
+        self.users = Counter(b for s in program.steps for b in set().union(*touched(s)))
         self.names: set[str] = set()
         self.faults: list[list[str]] = []
         self.entries: list[str] = []
@@ -273,8 +277,9 @@ class _Emitter:
         self.end = self.plan.size
 
     def multiply(self, out: Lines, e: Extern, q: product.Product) -> None:
-        """The call of lehr_multiply."""
+        """The call of lehr_multiply, or of the runtime's product of bfloat16 matrices."""
         a, b, result = q.matrices
+        half = q.kind == "bf16"
         made = None
         if q.rows is not None:
             name, made, base = self.function(q.rows, len(q.rows.axes) - 1)
@@ -282,7 +287,7 @@ class _Emitter:
         with out.block(""):
             if made is not None:
                 out.add(f"void *const p[] = {{{self.pointers(made, base)}}};")
-            out.add("lehr_product q = {")
+            out.add(f"{'lehr_half' if half else 'lehr_product'} q = {{")
             out.add(f"  .batch = {{{', '.join(map(self.size, (*pad, *q.batch)))}}},")
             for letter, x in zip("abc", q.matrices, strict=True):
                 steps = ", ".join(map(self.size, (*[0] * len(pad), *x.step)))
@@ -290,13 +295,37 @@ class _Emitter:
                         f".ld{letter} = {self.size(x.leading)},")
             m, n, k = map(self.size, q.sizes)
             out.add(f"  .ta = {a.trans}, .tb = {b.trans}, .m = {m}, .n = {n}, .k = {k},")
+            if half:
+                wide = (int(x.buffer.dtype is dt.float32) for x in (a, b))
+                out.add("  .a_wide = {}, .b_wide = {},".format(*wide))
+                if q.packed is not None:
+                    out.add(f"  .packed = {self.pointer(q.packed)},")
             if made is not None:
                 out.add(f"  .rows = {name}, .p = p,")
+                if half:
+                    out.add(f"  .many = sizeof p / sizeof *p, .lent = {self.lent(q, made)},")
             item = result.buffer.dtype.itemsize
-            out.add("};", *(f"/* {_line(x)} */" for x in e.locations),
-                    f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
+            call = "rt->half(rt, &q);" if half else (
+                f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
+            out.add("};", *(f"/* {_line(x)} */" for x in e.locations), call)
+        if half:
+            self.templates.add("half")
         if made is not None and made.fault:
             out.add("if (fault->kind) return;")
+
+    def lent(self, q: product.Product, made: Function) -> int:
+        """The number, from 1, of the product among the buffers of the kernel behind it, where it
+        need not exist in memory; else 0."""
+        c = q.matrices[2].buffer
+        names = [b for b, _ in made.params]
+        if c not in names or dict(made.params)[c] or c.strides != row_major(c.shape):
+            return 0
+        if c not in q.scratch:
+            place = self.plan.offsets.get(c)
+            alone = sum(self.plan.offsets.get(b) == place for b in names) == 1
+            if c.role != "arena" or self.users[c] > 1 or not alone or c in self.views:
+                return 0
+        return names.index(c) + 1
 
     def template(self, out: Lines, e: Extern, q: Template) -> None:
         """The call of a template."""

@@ -1,9 +1,10 @@
 """Matrix products: which gemm calls do it, what has to be copied first, what follows.
 
-BLAS multiplies float32 and float64 matrices whose rows or columns are contiguous. Operands of
-another shape or dtype are first copied into scratch memory (half precision becomes float32: the
-product is rounded once), and results of another dtype come from a float32 one. Integer products
-are an ordinary kernel. The epilogue runs over blocks of rows right after their product.
+BLAS multiplies float32 and float64 matrices whose rows or columns are contiguous. bfloat16 has a
+template (`run/half.c`), whose operands may also be float32 numbers to be rounded. Operands of
+another shape or dtype are first copied into scratch memory (float16 becomes float32: the product is
+rounded once), and results of another dtype come from a float32 one. Integer products are an
+ordinary kernel. The epilogue runs over blocks of rows right after their product.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from lehr.compiler.loop.ir import (
 from lehr.compiler.loop.text import row_major
 
 MOST = 4  # batch dimensions of lehr_product
+TALL = 288  # rows from which half.c packs all of B before it multiplies
+SIDE = 32  # what sizes of packed matrices are multiples of
 
 
 class Matrix(NamedTuple):
@@ -45,7 +48,8 @@ class Matrix(NamedTuple):
 class Product(NamedTuple):
     """`before`: kernels that copy operands, or all that there is to do. Then, if there are
     `matrices` (A, B, C), the gemm of dtype `kind`; `rows` runs after blocks of rows of it.
-    `scratch`: temporary buffers. `views`: buffers that stand for rectangles of others."""
+    `scratch`: temporary buffers, one of them perhaps for `packed` columns of B. `views`: buffers
+    that stand for rectangles of others."""
 
     before: tuple[Kernel, ...]
     scratch: tuple[Buffer, ...]
@@ -55,13 +59,14 @@ class Product(NamedTuple):
     batch: tuple[Any, ...] = ()
     sizes: tuple[Any, ...] = ()  # m, n, k
     rows: Kernel | None = None
+    packed: Buffer | None = None
 
 
 def supported(e: Extern) -> bool:
     """Whether an extern is a product that is spelled here."""
     if e.op.name != "matmul" or len(e.inputs) != 2 or e.attrs[:2] != (Input(0), Input(1)):
         return False
-    dtypes = {o.buffer.dtype for o in e.inputs}
+    dtypes = {o.dtype for o in e.inputs}
     ranks = {len(o.shape) for o in (*e.inputs, e.output)}
     known = all(d.category in (dt.INT, dt.FLOAT) for d in (*dtypes, e.output.buffer.dtype))
     return len(dtypes) == 1 and len(ranks) == 1 and min(ranks) >= 2 and known
@@ -71,7 +76,7 @@ def product(e: Extern) -> Product:
     """How to do a product; Unsupported where no one can."""
     if not supported(e):
         raise Unsupported(f"extern {e.name}: {e.op.name} of "
-                          f"{', '.join(o.buffer.dtype.name for o in e.inputs)} has no C")
+                          f"{', '.join(o.dtype.name for o in e.inputs)} has no C")
     return Maker(e).make()
 
 
@@ -102,11 +107,12 @@ class Maker:
     def make(self) -> Product:
         e = self.e
         left, right = e.inputs
-        wide = left.buffer.dtype.wide
+        wide = left.dtype.wide
         if wide.category == dt.INT:
             return self.loops()
+        read = dt.bfloat16 if left.dtype is dt.bfloat16 else wide
         out = self.view(e.output, "out")
-        a, b = self.operand(left, "a", wide), self.operand(right, "b", wide)
+        a, b = self.operand(left, "a", read), self.operand(right, "b", read)
         m, k, n = *left.shape[-2:], right.shape[-1]
         batch = tuple(e.output.shape[:-2])
         result: Buffer = out
@@ -131,13 +137,17 @@ class Maker:
         if len(batch) > MOST:
             raise Unsupported(f"extern {e.name}: more than {MOST} batch dimensions that do not "
                               "walk memory as one")
+        packed = None
+        if read is dt.bfloat16 and not (isinstance(m, int) and m <= TALL):
+            n_up, k_up = (sym.ceildiv(size, SIDE) * SIDE for size in (n, k))
+            packed = self.temporary("packed", read, (*batch, n_up, k_up))
         return Product(tuple(self.before), tuple(self.scratch), self.views, tuple(matrices),
-                       wide.short, batch, (m, n, k), rows)
+                       read.short, batch, (m, n, k), rows, packed)
 
-    def operand(self, o: Operand, name: str, wide: DType) -> Matrix:
-        """A matrix that gemm can read, copied first where it has to be."""
+    def operand(self, o: Operand, name: str, dtype: DType) -> Matrix:
+        """A matrix of `dtype` that gemm can read, copied first where it has to be."""
         *batch, across, along = o.strides
-        if o.buffer.dtype is wide:
+        if o.dtype is dtype:
             b = self.view(o, name)
             if _contiguous(o.strides, -1, -2, o.shape):
                 lead = sym.maximum(across, o.shape[-1]) if _one(o.shape[-2]) else across
@@ -149,11 +159,11 @@ class Maker:
         shape = tuple(1 if s == 0 and d < len(batch) else n
                       for d, (n, s) in enumerate(zip(o.shape, o.strides, strict=True)))
         source = self.view(o._replace(shape=shape), name)
-        made = self.temporary(name, wide, shape)
+        made = self.temporary(name, dtype, shape)
         axes = tuple(axis(f"i{d}", n) for d, n in enumerate(shape))
         idx = tuple(x.var for x in axes)
         value = Expr("Load", source.dtype, source, idx, None, None)
-        value = value if source.dtype is wide else Expr("Cast", wide, value)
+        value = value if source.dtype is dtype else Expr("Cast", dtype, value)
         self.before.append(Kernel(f"{self.e.name}_{name}", axes, (Store(made, idx, value),), (),
                                   self.e.locations))
         step = tuple(0 if n == 1 else s for n, s in

@@ -123,7 +123,7 @@ class Machine:
         elif isinstance(step, Kernel):
             self.stores(step.axes, step.stores, step.binds)
         elif isinstance(step, Extern):
-            inputs = [self.operand(o) for o in step.inputs]
+            inputs = [self.operand(o).astype(o.dtype.np, copy=False) for o in step.inputs]
             bound = tuple(self.argument(a, inputs) for a in step.attrs)
             result = execute.run(step.op, bound)
             results = result if type(result) is tuple else (result,)

@@ -200,12 +200,19 @@ class Group(NamedTuple):
 
 class Operand(NamedTuple):
     """A strided rectangle of a buffer: element (i, j, ...) lies `offset + i*strides[0] + ...`
-    elements from element (0, ..., 0) of the buffer."""
+    elements from element (0, ..., 0) of the buffer. `rounded`: its elements are cast to this dtype
+    as they are read."""
 
     buffer: Buffer
     offset: Any
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
+    rounded: DType | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """Of the elements as they are read."""
+        return self.rounded or self.buffer.dtype
 
 
 class Input(NamedTuple):

@@ -212,6 +212,9 @@ class _ProgramReader(Reader):
         shape = self.bracketed()
         self.expect(",")
         made = Operand(buffer, offset, shape, self.bracketed())
+        if self.accept(","):
+            self.expect("as")
+            made = made._replace(rounded=self.dtype(self.take("word", "a dtype")))
         self.expect(")")
         return made
 

@@ -112,8 +112,9 @@ def _group(g: Group) -> list[str]:
 
 
 def _operand(o: Operand) -> str:
+    rounded = f", as {o.rounded.short}" if o.rounded else ""
     return (f"view({o.buffer.name}, {{{sym.to_text(o.offset)}}}, "
-            f"{sizes(o.shape)}, {sizes(o.strides)})")
+            f"{sizes(o.shape)}, {sizes(o.strides)}{rounded})")
 
 
 def _step_argument(a: Any) -> str:

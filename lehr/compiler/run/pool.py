@@ -46,7 +46,7 @@ class Pool:
         setup = built.function(
             "lehr_setup", ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3
         )
-        found, tiles = blas(), split.address(text("split.c"))
+        found, tiles = blas(), split.address(text("amx.h") + text("split.c"))
         if found is None:
             self.table: int = setup(0, None, None, tiles)
         else:

@@ -28,6 +28,24 @@ typedef struct lehr_attention {
   float scale;
 } lehr_attention;
 
+/* C = A @ B for every point of up to four batch dimensions, of bfloat16 numbers summed in float32;
+   op transposes where ta, tb are 1. a_wide, b_wide: the operand is float32, to be rounded first.
+   Steps and leading dimensions count elements. `rows`, if any, is run over rows of C, numbered
+   through all batches, once they are there; `p`, `many` pointers, is for it. Where nobody else
+   reads C, `lent` is the number of its pointer there, from 1: blocks of C may lie anywhere then,
+   rows ldc apart. `packed`: memory for all of B in bfloat16, sizes of matrices rounded up to 32, or
+   NULL where m is small. */
+typedef struct lehr_half {
+  int64_t batch[4], a_step[4], b_step[4], c_step[4];
+  int64_t m, n, k, ta, tb, lda, ldb, ldc, a_wide, b_wide;
+  const void *a, *b;
+  void *c; /* float32 */
+  void (*rows)(void *const *p, int64_t begin, int64_t end);
+  void *const *p;
+  int64_t many, lent;
+  void *packed;
+} lehr_half;
+
 typedef struct lehr_runtime {
   /* Runs task(ctx, chunk, worker) once for each chunk in [0, chunks), on up to `threads` threads,
      and returns when all are done. `worker` in [0, threads) is a different number in each thread
@@ -52,4 +70,5 @@ typedef struct lehr_runtime {
   void (*convolve_weight)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*attend)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*attend_back)(const struct lehr_runtime *rt, const lehr_attention *q);
+  void (*half)(const struct lehr_runtime *rt, const lehr_half *q);
 } lehr_runtime;

@@ -5,20 +5,15 @@
    (infinities, NaN, 2^63 and more, below 2^-103 and not 0) are left to another gemm. Products of
    parts that are 0 in all numbers are skipped: the result is the same. Numbers that are bfloat16
    already are not taken apart at all. */
-#include <immintrin.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#define AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
 #define EXPORT __attribute__((visibility("default")))
 /* Rows of A, columns of B and terms of the sum (of three parts) that are packed at once, so that
-   B's stay in the second cache. Bytes of a tile and of the two tiles of a part. */
-enum { ROWS = 2048, COLUMNS = 256, DEPTH = 384, SIDE = 32, TILE = 1024, PART = 2 * TILE };
+   B's stay in the second cache. */
+enum { ROWS = 2048, COLUMNS = 256, DEPTH = 384 };
 
 /* The upper halves of the words of two vectors: one after the other, and in turn. */
 static const uint16_t JOIN[32] __attribute__((aligned(64))) = {
@@ -44,35 +39,6 @@ AMX static inline __m512i part(__m512 *x, __m512 *y, __m512i order) {
   *x = _mm512_sub_ps(*x, (__m512)a);
   *y = _mm512_sub_ps(*y, (__m512)b);
   return _mm512_permutex2var_epi16(a, order, b);
-}
-
-/* 16 x 16 words. */
-AMX static inline void transpose(__m512i *r) {
-  __m512i t[16];
-  for (int i = 0; i < 8; i++) {
-    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 4; i++) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
-    t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
-    t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
-    t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
-  }
-  for (int i = 0; i < 8; i++) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
-    r[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
-  }
-}
-
-AMX static inline __mmask16 first(int64_t n) {
-  return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
 /* One tile of each of `parts` parts, from up to 16 `rows` and 32 terms (`depth` of them there).
@@ -252,15 +218,9 @@ AMX static int product(int parts, int64_t ta, int64_t tb, int64_t m, int64_t n, 
 /* C = op(A) @ op(B) as in `lehr_runtime`. 0 where it was left to another gemm: C holds anything. */
 AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
                      int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc) {
-  struct {
-    uint8_t palette, start, none[14];
-    uint16_t bytes[16];
-    uint8_t rows[16];
-  } shape = {.palette = 1};
   char *memory = room();
   if (!memory || k == 0) return 0;
-  for (int i = 0; i < 8; i++) shape.bytes[i] = 64, shape.rows[i] = 16;
-  _tile_loadconfig(&shape);
+  tiles();
   int good = product(1, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory) ||
              product(3, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory);
   _tile_release();
@@ -269,7 +229,6 @@ AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, co
 
 /* The product, or NULL where the system does not let this process use tiles. */
 EXPORT void *lehr_split(void) {
-  enum { REQUEST = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
-  if (syscall(SYS_arch_prctl, REQUEST, TILES) || pthread_key_create(&rooms, free)) return NULL;
+  if (!allowed() || pthread_key_create(&rooms, free)) return NULL;
   return (void *)split;
 }

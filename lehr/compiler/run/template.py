@@ -16,6 +16,7 @@ SOURCES = {
     "convolution": ("convolution.c",),
     "attention": ("attention.h", "attention.c"),
     "attention_back": ("attention.h", "attention_back.c"),
+    "half": ("amx.h", "half.c"),
 }
 # Sums of products may be fused here, as in any library that multiplies matrices.
 FLAGS = ("-ffp-contract=fast",)
