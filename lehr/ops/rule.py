@@ -47,8 +47,12 @@ def same(a: Size, b: Size) -> bool:
     return a is b or (a == b if isinstance(a, int) and isinstance(b, int) else decide(a, "==", b))
 
 
+PLAIN = frozenset((bool, int, float, complex, str, type(None)))
+
+
 def is_tensor(x: Any) -> bool:
-    return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, np.generic)
+    return (type(x) not in PLAIN and hasattr(x, "shape") and hasattr(x, "dtype")
+            and not isinstance(x, np.generic))
 
 
 def numel(shape: Iterable[Size]) -> Size:
@@ -145,11 +149,12 @@ def as_float(dtype: DType) -> DType:
 def elementwise(operands: Sequence[Any], result: Callable[[DType], DType] | None = None,
                 floating: bool = False) -> Spec:
     """Broadcast and promote `operands`; `result` maps the computing dtype to the result's."""
-    shapes = [tuple(a.shape) for a in operands if is_tensor(a)]
+    tensors = [a for a in operands if is_tensor(a)]
+    shapes = [tuple(a.shape) for a in tensors]
     compute = operands_type(operands)
     compute = as_float(compute) if floating else compute
     return Spec(broadcast(*shapes) if shapes else (), result(compute) if result else compute,
-                device_of(operands), compute)
+                device_of(tensors), compute)
 
 
 LABELS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",

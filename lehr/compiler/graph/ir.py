@@ -17,7 +17,7 @@ from lehr.base.dtype import DType
 from lehr.ops import registry
 from lehr.ops.operator import Operators
 from lehr.ops.registry import Functions, Op
-from lehr.ops.rule import Number, Spec
+from lehr.ops.rule import PLAIN, Number, Spec
 
 
 class TensorType(NamedTuple):
@@ -158,10 +158,14 @@ def values_in(args: Any) -> Iterator[Value]:
 
 def map_values(args: Any, fn: Callable[[Value], Any]) -> Any:
     """Bound arguments with every value replaced; lists become tuples."""
-    if isinstance(args, Value):
+    kind = type(args)
+    if kind is Value:
         return fn(args)
+    if kind is tuple or kind is list:
+        return tuple([fn(a) if type(a) is Value else a if type(a) in PLAIN
+                      else map_values(a, fn) for a in args])
     if isinstance(args, (tuple, list)) and not isinstance(args, (TensorType, Location)):
-        return tuple(map_values(a, fn) for a in args)
+        return tuple([map_values(a, fn) for a in args])     # a named one, of sizes, say
     return args
 
 

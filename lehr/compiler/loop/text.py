@@ -168,15 +168,21 @@ def values_of(stores: Iterable[Store], binds: Iterable[Bind] = ()) -> Iterator[E
 def walk(roots: Iterable[Expr]) -> Iterator[Expr]:
     """Every distinct expression once, children before parents."""
     seen: set[Expr] = set()
-    stack = [(e, False) for e in reversed(list(roots))]
+    stack: list[Expr | None] = list(roots)
+    stack.reverse()
+    waiting: list[Expr] = []
     while stack:
-        e, ready = stack.pop()
-        if ready:
-            yield e
+        e = stack.pop()
+        if e is None:                   # the children of the last that waits are done
+            yield waiting.pop()
         elif e not in seen:
             seen.add(e)
-            stack.append((e, True))
-            stack += [(c, False) for c in reversed(e.children)]
+            if e.children:
+                waiting.append(e)
+                stack.append(None)
+                stack += e.children[::-1]
+            else:
+                yield e
 
 
 class _Writer:
