@@ -313,11 +313,12 @@ class Report:
                 f"{1 - OUTSIDE.ops / max(EAGER.ops, 1):.1%} of {EAGER.ops} executed ops in graphs")
 
 
-def run(seeds: range, backend: str, native: int, data: bool, small: bool) -> Report:
+def run(seeds: range, backend: str, native: int, data: bool, small: bool, wide: bool = False
+        ) -> Report:
     """Runs programs; every `native`-th through the C compiler."""
     report = Report()
     for n, seed in enumerate(seeds):
-        text = grammar.write(seed, data)
+        text = grammar.write(seed, data, wide)
         name = "inductor" if native and n % native == native - 1 else backend
         try:
             found = fault(text, name)
@@ -344,18 +345,19 @@ def main() -> None:
     parser.add_argument("--no-data", action="store_true", help="programs without graph breaks")
     parser.add_argument("--show", action="store_true", help="print the program and stop")
     parser.add_argument("--small", action="store_true", help="make failing programs smaller")
+    parser.add_argument("--wide", action="store_true", help="more kinds of phrases")
     parser.add_argument("--dynamic", action="store_true", help="all sizes are symbols")
     parser.add_argument("--static", action="store_true", help="no sizes are symbols")
     given = parser.parse_args()
     DYNAMIC[0] = True if given.dynamic else False if given.static else None
     LEVEL[0] = given.level
     if given.show:
-        print(grammar.write(given.seed, not given.no_data))
+        print(grammar.write(given.seed, not given.no_data, given.wide))
         return
     COUNTERS.reset()
     start = time.time()
     report = run(range(given.seed, given.seed + given.count), given.backend, given.native,
-                 not given.no_data, given.small)
+                 not given.no_data, given.small, given.wide)
     print(report.text(time.time() - start))
 
 

@@ -142,8 +142,9 @@ def space() -> dict[str, Any]:
 class Writer:
     """Writes one program. `self.env` holds the locals of `main` as they are at the last line."""
 
-    def __init__(self, seed: int, data: bool = True) -> None:
+    def __init__(self, seed: int, data: bool = True, wide: bool = False) -> None:
         self.r = random.Random(seed)
+        self.phrases = phrases.WIDE if wide else phrases.EVERY
         self.data = data                    # whether Python may ask for data (graph breaks)
         self.space = space()
         self.env: dict[str, Any] = {}
@@ -285,7 +286,7 @@ class Writer:
         if self.nested < 3:
             kinds += [(self.branch, 7), (self.loop_over, 6), (self.attempt, 4), (self.context, 3),
                       (self.function, 3)]
-        kinds.append((self.phrase, 12))
+        kinds.append((self.phrase, 12 if self.phrases is phrases.EVERY else 36))
         kinds += [(self.early, 1), (self.backward, 2 if self.grad else 0), (self.object, 3),
                   (self.needs_data, 2 if self.data else 0), (self.say, 1 if self.data else 0)]
         kind = self.r.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
@@ -330,7 +331,7 @@ class Writer:
 
     def phrase(self) -> None:
         """Several lines, tried as a whole; names of functions in it are global for the writer."""
-        kind = self.r.choice((*phrases.EVERY, *[phrases.TRAINING] * self.trains * 3))
+        kind = self.r.choice((*self.phrases, *[phrases.TRAINING] * self.trains * 3))
         t = self.name()
         template = self.r.choice(kind)
         text = self.fill(template.replace("{t}", t).replace("{u}", self.name("u")))
@@ -526,6 +527,9 @@ class Writer:
         picked = r.sample(names, min(len(names), r.randrange(1, 5)))
         newest = [n for n in names if n.startswith("t")][-2:]
         names = list(dict.fromkeys(picked + newest))
+        if self.phrases is phrases.WIDE:    # whatever else there is, too
+            names += [k for k, v in self.env.items() if k[0] == "t" and k[1:].isdigit()
+                      and isinstance(v, (tuple, list, dict, str, int, float, set, frozenset))]
         kind = r.randrange(6)
         if kind == 0:
             return names[-1]
@@ -538,14 +542,14 @@ class Writer:
         return f"({', '.join(names)},)"
 
 
-def write(seed: int, data: bool = True) -> str:
-    """The text of program number `seed`."""
+def write(seed: int, data: bool = True, wide: bool = False) -> str:
+    """The text of program number `seed`; `wide`: of the wider grammar."""
     size = random.Random(seed ^ 0x5EED).randrange(3, 18)
     for attempt in range(50):
         lehr.manual_seed(seed)
         lehr.set_grad_enabled(True)
         try:
-            return Writer(64 * seed + attempt, data).program(size)
+            return Writer(64 * seed + attempt, data, wide).program(size)
         except Rejected:
             continue  # its arguments cannot be made
     raise AssertionError(f"no program for seed {seed}")
