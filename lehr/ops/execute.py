@@ -24,6 +24,9 @@ from lehr.ops.rule import Number, Spec
 Array = np.ndarray[Any, Any]
 
 
+LARGE = 2.0 ** 15     # what every floating-point type but float8 holds
+
+
 def number(value: Any, dtype: DType) -> Any:
     """A Python number as a numpy scalar of `dtype`; integers wrap as a C cast does."""
     if dtype.category == dt.INT and not isinstance(value, (bool, np.bool_)):
@@ -33,6 +36,9 @@ def number(value: Any, dtype: DType) -> Any:
             negative = dtype.signed and value >> (bits - 1)
             return dtype.np.type(value - (1 << bits) if negative else value)
         return cast(np.asarray(value), dtype)[()]
+    if isinstance(value, (int, float)) and not -LARGE <= value <= LARGE:
+        with np.errstate(over="ignore"):    # it becomes an infinity
+            return dtype.np.type(value)
     return dtype.np.type(value)
 
 

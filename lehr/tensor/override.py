@@ -95,6 +95,9 @@ def intercept(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     if not found and not modes:
         return MISSING
     types = tuple(type(x) for x in found)
+    if STATE.tracer is not None:
+        for x in (*modes[-1:], *found):
+            STATE.tracer.takes_over(type(x).__torch_function__)
     if modes:
         STATE.modes = modes[:-1]
         try:

@@ -339,7 +339,7 @@ class Calls(Base):
         if meta is not type:
             caller = self.lookup(meta, "__call__")
             if caller is not None and caller is not self.known_value(type.__call__):
-                return self.call(caller, [cls, *args], kwargs)
+                return caller.get(self, cls, meta).invoke(self, args, kwargs)
         return self.construct(cls, args, kwargs)
 
     def construct(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:

@@ -235,8 +235,8 @@ class Captured:
         elif needs and not leaf and all(i != index for i, _ in self.differentiable):
             self.differentiable.append((index, root))
         plain = t._view is None and here == trace.root and not root.requires_grad and not leaf
-        return Output(  # type: ignore[call-arg]
-            index, None, *here, t is root or plain, root)
+        itself = (t is root or plain) and (leaf or type(t) is Tensor)
+        return Output(index, None, *here, itself, root)  # type: ignore[call-arg]
 
     def output(self, t: Tensor, differentiable: Tensor | None) -> int:
         """The number of a new output."""
@@ -382,7 +382,15 @@ def settled(view: View, sizes: Mapping[Any, int]) -> View:
 
 
 def placed(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int] = NO_SIZES) -> Tensor:
-    """What stands for a twin that is a view of `base`, an output or a tensor outside."""
+    """What stands for a twin that is a view of `base`, an output or a tensor outside; of a class of
+    the program's own, if the twin is (`as_subclass`)."""
+    made = located(twin, how, base, sizes)
+    if type(twin) is not Tensor and not is_leaf(twin):
+        made.__class__ = type(twin)
+    return made
+
+
+def located(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int]) -> Tensor:
     view = twin._view if not sizes or twin._view is None else settled(twin._view, sizes)
     whole = (base._shape, base._strides, base._offset) == how[2:5]
     if (view is not None and view.base is how.twin and base.requires_grad

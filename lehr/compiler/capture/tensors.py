@@ -652,6 +652,10 @@ class CaptureTracer(Tracer):
     def sparse(self) -> None:
         self.machine.stop("sparse-tensor")
 
+    def takes_over(self, function: Any) -> None:
+        if not function.__module__.startswith("lehr."):
+            self.machine.stop("native-argument", function.__qualname__)
+
     def refuse(self, op: Op) -> None:
         self.machine.stop(str(op.breaks), f"{op.api}()")
 

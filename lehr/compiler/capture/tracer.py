@@ -484,6 +484,9 @@ class Tracer:
         if always or id(t) in self.reals:
             raise RuntimeError(f"{what} of a tensor that is being captured")
 
+    def takes_over(self, function: Any) -> None:
+        """A `__torch_function__` is about to run in the place of a function."""
+
     def set_data(self, t: Tensor, new: Tensor) -> None:
         """`t.data = new`."""
         self.changes(t, "data =", True)
