@@ -32,8 +32,8 @@ TABLE: dict[str, dict[str, str]] = {
             "no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled "
             "is_inference_mode_enabled is_anomaly_enabled is_anomaly_check_nan_enabled",
         "lehr.tensor.create":
-            "tensor as_tensor asarray from_numpy frombuffer from_dlpack to_dlpack empty_strided "
-            "range",
+            "tensor as_tensor asarray from_numpy frombuffer from_file from_dlpack to_dlpack "
+            "empty_strided range",
         "lehr.tensor.random":
             "Generator default_generator manual_seed seed initial_seed get_rng_state set_rng_state "
             "rand randn randint randperm normal rand_like randn_like randint_like bernoulli "
@@ -50,6 +50,8 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.memory": "as_strided is_storage resize_as_ UntypedStorage TypedStorage",
         "lehr.tensor.lowrank": "svd_lowrank pca_lowrank",
         "lehr.tensor.sparse": "sparse_coo_tensor spmm",
+        "lehr.tensor.branch": "cond",
+        "lehr.tensor.override": "DisableTorchFunctionSubclass DisableTorchFunction",
         "lehr.tensor.setting":
             "device=Device set_default_device get_default_device use_deterministic_algorithms "
             "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
@@ -142,6 +144,13 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.base.dtype": "_dtype=DType",
         "lehr.base.device": "_device=Device",
     },
+    "lehr._utils": {
+        "lehr.tensor.bundle":
+            "_flatten_dense_tensors _unflatten_dense_tensors _take_tensors",
+    },
+    "lehr.futures": {"lehr.utils.future": "Future collect_all wait_all"},
+    "lehr.utils.model_zoo": {"lehr.io.hub": "load_url=load_state_dict_from_url"},
+    "lehr.nn.modules.module": {"lehr.nn.state": "_IncompatibleKeys=Keys"},
     "lehr._C": {
         "lehr.tensor.override":
             "DisableTorchFunction DisableTorchFunctionSubclass "

@@ -53,9 +53,9 @@ def key_of(obj: Any) -> tuple[str, str]:
     return obj.__module__, obj.__qualname__
 
 
-def add_safe_globals(safe: list[Any]) -> None:
+def add_safe_globals(safe_globals: list[Any]) -> None:
     """Lets `load(weights_only=True)` make objects of these classes, call these functions."""
-    for each in safe:
+    for each in safe_globals:
         found, name = each if isinstance(each, tuple) else (each, None)
         _ALLOWED[key_of(found) if name is None else tuple(name.rsplit(".", 1))] = found
 

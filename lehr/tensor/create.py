@@ -248,6 +248,21 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0,
     return _finished(made, requires_grad)
 
 
+def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *,
+              dtype: DType | None = None, layout: Any = None, device: Any = None,
+              pin_memory: bool = False, requires_grad: bool = False) -> Tensor:
+    """A 1-d tensor of `size` elements on a mapped file. `shared`: writes go into the file, which
+    is made as large as need be."""
+    kind, count = dtype or dt.Default.dtype, size or 0
+    if shared:
+        with open(filename, "a+b") as file:
+            file.truncate(max(file.tell(), count * kind.itemsize))
+    if not count:
+        return placed(Tensor.F.zeros((0,), dtype=kind), device)
+    made = np.memmap(filename, kind.np, "r+" if shared else "c", 0, (count,))
+    return _finished(placed(marked(Tensor._from_array(np.asarray(made))), device), requires_grad)
+
+
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of any object with the DLPack protocol."""
     if isinstance(ext_tensor, Tensor):

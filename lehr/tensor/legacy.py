@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lehr.base import dtype as dt
 from lehr.base.device import CPU
 from lehr.base.dtype import DType
@@ -36,6 +38,18 @@ class StorageType(type):
 
     def __call__(cls, size: Any = 0) -> Any:
         return TypedStorage(size, cls.dtype)
+
+    def from_buffer(cls, buffer: Any, byte_order: str = "native", *, count: int = -1,
+                    offset: int = 0) -> Any:
+        """A storage with a copy of the numbers in an object with the buffer protocol; `byte_order`:
+        "native", "big" or "little"."""
+        orders = {"native": "=", "big": ">", "little": "<"}
+        if byte_order not in orders:
+            raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little' or "
+                             "'native')")
+        kind = cls.dtype.np.newbyteorder(orders[byte_order])
+        found = np.frombuffer(buffer, kind, count, offset).astype(cls.dtype.np)
+        return TypedStorage(Tensor._from_array(found)._storage, cls.dtype)
 
 
 for _name, _dtype in TYPES.items():

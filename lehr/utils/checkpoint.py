@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from lehr.base import tree
 from lehr.nn.module import Module
 from lehr.tensor import autocast as casting
 from lehr.tensor import random
@@ -21,6 +22,8 @@ from lehr.tensor.graph import saved_tensors_hooks
 from lehr.tensor.mode import enable_grad, no_grad
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
+
+tree_map = tree.map  # programs take it from here
 
 
 class CheckpointError(RuntimeError):

@@ -56,6 +56,12 @@ def main():
     things = [None] * size
     dist.all_gather_object(things, {"rank": rank, "pad": "x" * rank})
     assert [t["rank"] for t in things] == list(range(size))
+    mesh = dist.init_device_mesh("cpu", (1, size), mesh_dim_names=("dp", "tp"))
+    for name, want in (("dp", 1), ("tp", size)):
+        x = torch.ones(1)
+        dist.all_reduce(x, group=mesh.get_group(name))
+        assert x.item() == want and mesh[name].size() == want
+    assert mesh.get_coordinate() == [0, rank] and mesh["tp"].get_local_rank() == rank
     objects = ["from 2", 3] if rank == 2 else [None, None]
     dist.broadcast_object_list(objects, src=2)
     assert objects == ["from 2", 3]
