@@ -51,6 +51,7 @@ class Kernels:
         from lehr.compiler.run import pool, template
 
         made = template.need("convolution")
+        assert made is not None
         self.table = pool.pool().table
         pair = ctypes.c_void_p, ctypes.c_void_p
         self.convolve = made.function("lehr_convolve", None, *pair)

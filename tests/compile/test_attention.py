@@ -96,7 +96,7 @@ def test_heads_that_share_keys_and_are_split_off_one_product(programs):
 
     np.testing.assert_allclose(lehr.compile(f)(x, w).numpy(), f(x, w).numpy(), 2e-5, 2e-5)
     _, program, _, code = programs[0].lowered()
-    assert code.record["templates"] == ["attention"]
+    assert code.record["templates"] == ["attention", "split"]
     # No head is copied before, nor after: kernels would be.
     assert sum(type(s).__name__ == "Kernel" for s in program.steps) == 0
 
@@ -131,7 +131,7 @@ def test_dropout_and_odd_sizes_take_the_long_way(programs):
         want = f(*parts)
         lehr.manual_seed(3)
         np.testing.assert_allclose(lehr.compile(f)(*parts).numpy(), want.numpy(), 1e-5, 1e-5)
-    assert [p.run.record["templates"] for p in programs] == [[], []]
+    assert [p.run.record["templates"] for p in programs] == [["split"], ["split"]]
 
 
 def test_any_number_of_threads_gives_the_same_bits():

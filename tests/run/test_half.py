@@ -35,7 +35,7 @@ def multiply(request):
     if not target.host().features >= NEEDS[request.param]:
         pytest.skip(f"no {request.param} here")
     template.need("half")
-    texts = "".join(map(pool.text, ("runtime.h", *template.SOURCES["half"])))
+    texts = "".join(map(pool.text, ("runtime.h", *template.SOURCES["half"].files)))
     flags = WAYS[request.param] if target.host().arch == "x86_64" else ()
     built = library.build([texts], "half", extra=(*template.FLAGS, *flags))
     function = built.function("lehr_product_half", None, POINTER, POINTER)

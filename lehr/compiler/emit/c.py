@@ -31,6 +31,7 @@ GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
 _HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "lehr_half")
+TEMPLATES = {"bf16": "half", "f32": "split"}  # kind of product -> the template that may do it
 _CLOCKS = ("lehr_calls", "lehr_spent")
 _TEMPLATES = (convolution, attention)
 _EXTERNS = (product, *_TEMPLATES)
@@ -308,8 +309,8 @@ class _Emitter:
             call = "rt->half(rt, &q);" if half else (
                 f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
             out.add("};", *(f"/* {_line(x)} */" for x in e.locations), call)
-        if half:
-            self.templates.add("half")
+        if q.kind in TEMPLATES:
+            self.templates.add(TEMPLATES[q.kind])
         if made is not None and made.fault:
             out.add("if (fault->kind) return;")
 

@@ -357,9 +357,8 @@ static int small(int64_t m, int64_t n, int64_t k, int64_t a, int64_t b, int64_t 
 GEMM(sgemm, float)
 GEMM(dgemm, double)
 
-/* Called once. bits: 32 or 64, the size of the library's integers; 0: there is no library.
-   split: the table's, or NULL. */
-EXPORT lehr_runtime *lehr_setup(int64_t bits, void *single, void *twice, void *split) {
+/* Called once. bits: 32 or 64, the size of the library's integers; 0: there is no library. */
+EXPORT lehr_runtime *lehr_setup(int64_t bits, void *single, void *twice) {
   if (!table.parallel) pthread_atfork(NULL, NULL, forked);
   sgemm_32 = NULL, sgemm_64 = NULL, dgemm_32 = NULL, dgemm_64 = NULL;
   if (bits == 32) *(void **)&sgemm_32 = single, *(void **)&dgemm_32 = twice;
@@ -367,7 +366,6 @@ EXPORT lehr_runtime *lehr_setup(int64_t bits, void *single, void *twice, void *s
   table.parallel = parallel;
   table.sgemm = sgemm;
   table.dgemm = dgemm;
-  *(void **)&table.split = split;
   table.threads = pool.wanted;
   return &table;
 }

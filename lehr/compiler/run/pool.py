@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 
 from lehr.base.options import default
-from lehr.compiler.run import library, split, target
+from lehr.compiler.run import library, target
 from lehr.compiler.run.blas import blas
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -44,13 +44,13 @@ class Pool:
         source = header() + text("pool.c") + text("word.c")
         built = self.library = library.build([source], "pool", extra=FLAGS)
         setup = built.function(
-            "lehr_setup", ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3
+            "lehr_setup", ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 2
         )
-        found, tiles = blas(), split.address(text("amx.h") + text("split.c"))
+        found = blas()
         if found is None:
-            self.table: int = setup(0, None, None, tiles)
+            self.table: int = setup(0, None, None)
         else:
-            self.table = setup(found.bits, found.sgemm, found.dgemm, tiles)
+            self.table = setup(found.bits, found.sgemm, found.dgemm)
             if found.own and found.set_threads is not None:
                 found.set_threads(1)  # products are cut into tasks of the pool
         self._resize = built.function("lehr_resize", ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

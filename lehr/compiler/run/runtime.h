@@ -62,7 +62,7 @@ typedef struct lehr_runtime {
                 int64_t ldc);
   int64_t threads; /* read it at every call: it may change between calls */
   /* sgemm with alpha = 1, beta = 0 by another way, for matrices that are worth it; NULL where this
-     machine has none. 0: left undone (C holds anything), sgemm has to do it. */
+     machine has none (the template "split"). 0: left undone (C holds anything), sgemm has to do it. */
   int (*split)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                const float *b, int64_t ldb, float *c, int64_t ldc);
   /* Templates: there once their library is loaded (lehr.compiler.run.template). */

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #define EXPORT __attribute__((visibility("default")))
+#ifdef AMX
 /* Rows of A, columns of B and terms of the sum (of three parts) that are packed at once, so that
    B's stay in the second cache. */
 enum { ROWS = 2048, COLUMNS = 256, DEPTH = 384 };
@@ -227,8 +228,11 @@ AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, co
   return good;
 }
 
-/* The product, or NULL where the system does not let this process use tiles. */
-EXPORT void *lehr_split(void) {
-  if (!allowed() || pthread_key_create(&rooms, free)) return NULL;
-  return (void *)split;
+#endif
+
+EXPORT void lehr_install(lehr_runtime *rt) {
+  (void)rt;
+#ifdef AMX
+  if (allowed() && !pthread_key_create(&rooms, free)) rt->split = split;
+#endif
 }
