@@ -30,6 +30,8 @@ class GradScaler:
     `skipped` counts the steps that were skipped.
     """
 
+    _low = False    # whether it has said that the factor is below one
+
     def __init__(self, device: str = "cuda", init_scale: float = 2.0 ** 16,
                  growth_factor: float = 2.0, backoff_factor: float = 0.5,
                  growth_interval: int = 2000, enabled: bool = True) -> None:
@@ -216,7 +218,17 @@ class GradScaler:
                 scale.copy_(new_scale) if isinstance(new_scale, Tensor) else scale.fill_(new_scale)
             else:
                 self._adapt(scale, tracker)
+                if not choice.possible() and scale.device.type == "cpu":
+                    self._look(scale)
         self._per_optimizer_states = defaultdict(_fresh)
+
+    def _look(self, scale: Any) -> None:
+        """Says once that the factor makes gradients smaller: they are not finite without it."""
+        if not self._low and self._init_scale >= 1 > scale.item():
+            self._low = True
+            warnings.warn(f"GradScaler: {self.skipped} steps were skipped, and the factor has come "
+                          f"down to {scale.item():g}; gradients are infinite or NaN whatever it is",
+                          stacklevel=3)
 
     def _adapt(self, scale: Any, tracker: Any) -> None:
         """The factor's rule, on tensors: no value is read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 import lehr
@@ -177,3 +179,21 @@ def test_disabled_scaler_only_steps():
     s.step(o)
     s.update()
     assert p.tolist() == [0.0, 0.0] and s.state_dict() == {}
+
+
+def test_a_scale_below_one_is_told() -> None:
+    """pytorch/pytorch#99640: steps skipped for ever look like training."""
+    p = lehr.nn.Parameter(lehr.ones(2))
+    optimizer = lehr.optim.SGD([p], lr=0.1)
+    scaler = lehr.amp.GradScaler("cpu", init_scale=2.0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            scaler.scale((p * float("inf")).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    assert [str(w.message) for w in said] == [
+        "GradScaler: 2 steps were skipped, and the factor has come down to 0.5; gradients are "
+        "infinite or NaN whatever it is"]
+    assert scaler.skipped == 3 and scaler.get_scale() == 0.25

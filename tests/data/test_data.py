@@ -236,3 +236,22 @@ def test_no_worker_is_left_behind():
     del it
     assert not any(p.is_alive() for p in mine)
     assert not set(mine) & set(multiprocessing.active_children())
+
+
+class Shared(data.IterableDataset):
+    def __init__(self, shares):
+        self.shares = shares
+
+    def __iter__(self):
+        info = data.get_worker_info() if self.shares else None
+        return iter(range(4) if info is None else range(info.id, 4, info.num_workers))
+
+
+def test_streams_that_workers_repeat_are_told():
+    import warnings
+    with pytest.warns(UserWarning, match="each of the 2 workers went through the whole stream"):
+        assert len(list(data.DataLoader(Shared(False), num_workers=2))) == 8
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(data.DataLoader(Shared(True), num_workers=2))) == 4
+        assert len(list(data.DataLoader(Shared(False), num_workers=1))) == 4

@@ -376,10 +376,21 @@ class _Workers(_BaseDataLoaderIter):
             made = self._take()
             self._hand_out()
             if isinstance(made, working.End):
+                self._warn_if_same(made)
                 continue
             if isinstance(made, ExceptionWrapper):
                 made.reraise()
             return made
+
+    def _warn_if_same(self, end: working.End) -> None:
+        """A stream that no worker shares out comes once from each."""
+        if len(self.workers) > 1 and not end.asked and not self.loader._warned:
+            self.loader._warned = True
+            warnings.warn(
+                f"{type(self.loader.dataset).__name__} never called get_worker_info(): each of the "
+                f"{len(self.workers)} workers went through the whole stream, so its data came "
+                f"{len(self.workers)} times. Let __iter__ take only this worker's share "
+                "(get_worker_info().id of .num_workers).", stacklevel=3)
 
     def _over(self) -> None:
         if not self.loader.persistent_workers:

@@ -31,10 +31,13 @@ class WorkerInfo:
 
 
 _CURRENT: list[WorkerInfo] = []
+_ASKED = False      # since the worker began
 
 
 def get_worker_info() -> WorkerInfo | None:
     """The worker that this process is; None in the main process."""
+    global _ASKED
+    _ASKED = True
     return _CURRENT[-1] if _CURRENT else None
 
 
@@ -120,7 +123,10 @@ class Fetcher:
 
 
 class End:
-    """A worker's stream is over."""
+    """A worker's stream is over; `asked`: its data set looked which worker it is in."""
+
+    def __init__(self, asked: bool) -> None:
+        self.asked = asked
 
 
 class Reset:
@@ -153,7 +159,9 @@ def run(number: int, count: int, dataset: Any, make: tuple[Any, ...], tasks: Any
     where = f"in DataLoader worker process {number}"
     fetcher: Any = None
     problem: Any = None
+    global _ASKED
     _CURRENT.append(WorkerInfo(number, count, seed, dataset))
+    _ASKED = False
     try:
         _seed(seed)
         if init is not None:
@@ -175,7 +183,7 @@ def run(number: int, count: int, dataset: Any, make: tuple[Any, ...], tasks: Any
             try:
                 made = fetcher.fetch(indices)
             except StopIteration:
-                made = End()
+                made = End(_ASKED)
             except Exception:  # noqa: BLE001  (goes to the main process)
                 made = ExceptionWrapper(where)
         else:
