@@ -12,6 +12,7 @@ import numpy
 
 from lehr.base import dtype as dt
 from lehr.base import sym
+from lehr.base.proof import decide
 from lehr.ops import layout as place
 from lehr.ops.patch import at, batched, bordered, each, spread, taps
 from lehr.ops.registry import INDEX, op
@@ -68,7 +69,7 @@ def _geometry(name, x, n, kernel, stride, padding, dilation, ceil):
             raise RuntimeError("pad should be at most half of effective kernel size, but got "
                                f"pad={b}, kernel_size={a} and dilation={c}")
     out = [_size(*v, ceil) for v in zip(x.shape[-n:], k, s, p, d, strict=True)]
-    if any(isinstance(o, int) and o < 1 for o in out):
+    if any(decide(o, "<", 1) for o in out):
         raise RuntimeError(f"Given input size: {tuple(x.shape[-n - 1:])}. Calculated output size: "
                            f"{(x.shape[-n - 1], *out)}. Output size is too small")
     return k, out, s, p, d
@@ -153,16 +154,27 @@ class max_pool_place:
             shape = [-1 if i == j else 1 for j in range(n)]
             first.append(low.reshape(shape))
             inside.append(np.where(low < 0, low + (d - 1 - low) // d * d, low).reshape(shape))
-        best, found = None, np.empty((*x.shape[:2], *out), np.int64)
-        found[...] = _flat(inside, size)
-        for tap in taps(kernel):
-            part = wide[at(tap, out, stride, dilation)]
-            here = _flat([f + t * d for f, t, d in zip(first, tap, dilation, strict=True)], size)
-            if best is None:
-                best = np.full_like(part, lowest(dt.of_numpy(x.dtype)))
-            wins = (part > best) | ((part != part) & (best == best))
-            np.copyto(best, part, where=wins)
-            np.copyto(found, np.broadcast_to(here, found.shape), where=wins)
+        every = list(taps(kernel))
+        none = len(every)       # nothing is above the lowest number
+        parts = [np.ascontiguousarray(wide[at(tap, out, stride, dilation)]) for tap in every]
+        best = np.full((*x.shape[:2], *out), lowest(dt.of_numpy(x.dtype)), x.dtype)
+        for part in parts:
+            np.maximum(best, part, out=best)        # a NaN wins
+        kind = np.min_scalar_type(none)
+        which = np.full(best.shape, none, kind)
+        odd = bool(np.isnan(best).any())
+        for i in reversed(range(none)):             # the first of equals
+            same = parts[i] == best
+            if odd:
+                same |= parts[i] != parts[i]
+            which = np.where(same, kind.type(i), which)
+        which[best == lowest(dt.of_numpy(x.dtype))] = none
+        steps = [_flat([t * d for t, d in zip(tap, dilation, strict=True)], size) for tap in every]
+        found = np.asarray([*steps, 0], np.int64)[which]
+        found += _flat(first, size)
+        lost = which == none
+        if lost.any():
+            np.copyto(found, np.broadcast_to(_flat(inside, size), found.shape), where=lost)
         return found
 
     def lower(L, idx, x, kernel, out, stride, padding, dilation):
@@ -211,6 +223,13 @@ class max_pool_grad:
 
     def eager(np, g, places, size, kernel, stride, padding, dilation):
         n, out = len(kernel), g.shape[2:]
+        many = numel(size)
+        if (all(s >= k and d == 1 for s, k, d in zip(stride, kernel, dilation, strict=True))
+                and places.size and 0 <= places.min() and places.max() < many):
+            image = np.zeros((*g.shape[:2], *size), g.dtype)    # every element is in one window
+            rows = np.arange(places.shape[0] * places.shape[1]).reshape(-1, 1) * many
+            image.reshape(-1)[places.reshape(len(rows), -1) + rows] = g.reshape(len(rows), -1)
+            return image
 
         class Columns:  # one tap of the windows at a time
             shape, size, dtype = (*g.shape[:2], *kernel, *out), g.size, g.dtype
@@ -520,7 +539,7 @@ def _outputs(name, x, n, output_size):
     if len(made) != n:
         raise RuntimeError(f"{name}: output_size must be {n} sizes, got {list(made)}")
     made = [x.shape[d - n] if o is None else o for d, o in enumerate(made)]
-    if any(isinstance(o, int) and o < 0 for o in made):
+    if any(decide(o, "<", 0) for o in made):
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0, "
                            f"but got {made}")
     return made
