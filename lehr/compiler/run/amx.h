@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define UNROLL _Pragma("GCC unroll 16")
 #define AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
 /* Rows of two tiles, bytes of one and of both: panels of SIDE rows lie in steps of 32 terms. */
 enum { SIDE = 32, TILE = 1024, PART = 2 * TILE };
@@ -12,23 +13,23 @@ enum { SIDE = 32, TILE = 1024, PART = 2 * TILE };
 /* 16 x 16 words. */
 AMX static inline void transpose(__m512i *r) {
   __m512i t[16];
-  for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
     t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
   }
-  for (int i = 0; i < 16; i += 4) {
+  UNROLL for (int i = 0; i < 16; i += 4) {
     r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
     r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
     r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-  for (int i = 0; i < 4; i++) {
+  UNROLL for (int i = 0; i < 4; i++) {
     t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
     t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
     t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
     t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
   }
-  for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     r[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
     r[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
   }

@@ -129,7 +129,7 @@ __attribute__((always_inline)) static inline int block(const char *x, int64_t ld
   const __mmask16 here = first(across ? rows : depth), more = first(depth - 16);
   __m512i r[16], low = _mm512_set1_epi16(-1);
   __mmask16 denormal = 0;
-  for (int i = 0; i < 16; i++) {
+  UNROLL for (int i = 0; i < 16; i++) {
     int64_t u = across ? 2 * i : i, v = across ? 2 * i + 1 : i, end = across ? depth : rows;
     if (wide) {
       const float *p = (const float *)x + u * ld, *s = (const float *)x + v * ld;
@@ -153,7 +153,7 @@ __attribute__((always_inline)) static inline int block(const char *x, int64_t ld
     }
   }
   if (turn) transpose(r);
-  for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * 64, r[i]);
+  UNROLL for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * 64, r[i]);
   return denormal || _mm512_cmplt_epu16_mask(low, _mm512_set1_epi16(0xff));
 }
 
@@ -204,14 +204,14 @@ static void by_dots(const char *a, const char *b, int64_t steps, float *c, int64
     __m512 sum[8][2];
     const char *x = a + half / 2 * TILE + half % 2 * 512, *y = b;
     float *to = c + half * 8 * ldc;
-    for (int i = 0; i < 8; i++)
-      for (int j = 0; j < 2; j++)
+    UNROLL for (int i = 0; i < 8; i++)
+      UNROLL for (int j = 0; j < 2; j++)
         sum[i][j] = add ? _mm512_loadu_ps(to + i * ldc + j * 16) : _mm512_setzero_ps();
     for (int64_t s = 0; s < steps; s++, x += PART, y += PART)
       for (int k = 0; k < 16; k++) {
         __m512bh u = (__m512bh)_mm512_load_si512(y + k * 64);
         __m512bh v = (__m512bh)_mm512_load_si512(y + TILE + k * 64);
-        for (int i = 0; i < 8; i++) {
+        UNROLL for (int i = 0; i < 8; i++) {
           int32_t pair;
           memcpy(&pair, x + i * 64 + k * 4, 4);
           __m512bh p = (__m512bh)_mm512_set1_epi32(pair);
@@ -219,8 +219,8 @@ static void by_dots(const char *a, const char *b, int64_t steps, float *c, int64
           sum[i][1] = _mm512_dpbf16_ps(sum[i][1], p, v);
         }
       }
-    for (int i = 0; i < 8; i++)
-      for (int j = 0; j < 2; j++) _mm512_storeu_ps(to + i * ldc + j * 16, sum[i][j]);
+    UNROLL for (int i = 0; i < 8; i++)
+      UNROLL for (int j = 0; j < 2; j++) _mm512_storeu_ps(to + i * ldc + j * 16, sum[i][j]);
   }
 }
 
@@ -247,7 +247,7 @@ static void by_tiles(const char *a, const char *b, int64_t steps, float *c, int6
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
     if (next) {
-      _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) __builtin_prefetch(next + i * 64, 0, 2);
+      UNROLL for (int i = 0; i < 8; i++) __builtin_prefetch(next + i * 64, 0, 2);
       next += 512;
     }
     _tile_loadd(7, b + TILE, 64);
