@@ -116,7 +116,7 @@ def test_threads_have_weights_of_their_own(model):
                 want = autocast(m)(x)
                 for _ in range(10):
                     same(function(m, x), want)
-        except BaseException as error:  # noqa: BLE001 told below
+        except BaseException as error:
             failed.append(repr(error))
 
     threads = [threading.Thread(target=work, args=(m,)) for m in (model, other)]
