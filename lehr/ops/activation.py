@@ -505,7 +505,7 @@ class glu:
             raise RuntimeError("glu does not support 0-dimensional tensors")
         d = rule.dim_of(dim, len(x.shape))
         n = x.shape[d]
-        if isinstance(n, int) and n % 2:
+        if not rule.same(n % 2, 0):
             raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {n}")
         shape = (*x.shape[:d], n // 2, *x.shape[d + 1:])
         return rule.floating("glu")(x)._replace(shape=shape)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lehr.base import dtype as dt
+from lehr.base.proof import decide
 from lehr.ops import layout
 from lehr.ops.registry import COMPOSITE, INDEX, VIEW, op
 from lehr.ops.rule import Shape, Size, Spec, dim_of, numel
@@ -209,7 +210,7 @@ def _repeated(shape: Shape, repeats: Sequence[Size]) -> Shape:
     if gap < 0:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of "
                            f"dimensions of tensor: {list(repeats)} for {list(shape)}")
-    if any(isinstance(n, int) and n < 0 for n in repeats):
+    if any(decide(n, "<", 0) for n in repeats):
         raise RuntimeError(f"Trying to create tensor with negative dimension: repeats "
                            f"{list(repeats)}")
     return tuple(n * r for n, r in zip((1,) * gap + tuple(shape), repeats, strict=True))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 
+from lehr.base.proof import decide
 from lehr.ops import layout as place
 from lehr.ops.contract import cast
 from lehr.ops.patch import (
@@ -229,13 +230,12 @@ def _rule(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, tran
         channels = w.shape[0]
         wide = [i + 2 * q for i, q in zip(x.shape[2:], p, strict=True)]
         full = [c * (k - 1) + 1 for k, c in zip(kernel, d, strict=True)]
-        if any(isinstance(v, int) and isinstance(k, int) and v < k for v,
-               k in zip(wide, full, strict=True)):
+        if any(decide(v, "<", k) for v, k in zip(wide, full, strict=True)):
             raise RuntimeError("Calculated padded input size per channel: "
                                f"({' x '.join(map(str, wide))}). "
                                f"Kernel size: ({' x '.join(map(str, full))}). Kernel size can't "
                                "be greater than actual input size")
-    if any(isinstance(v, int) and v < 0 for v in size):
+    if any(decide(v, "<", 0) for v in size):
         raise RuntimeError(f"Given input size per channel: {list(x.shape[2:])}. Calculated output "
                            f"size per channel: {size}. Output size is too small")
     return Spec((x.shape[0], channels, *size), out_dtype or x.dtype, device_of((x, w, b)))

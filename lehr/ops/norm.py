@@ -295,7 +295,7 @@ class group_norm:
         if groups <= 0:
             raise RuntimeError("Expected num groups to be greater than 0, got " + str(groups))
         _channels(x, w, b, "group_norm")
-        if isinstance(x.shape[1], int) and x.shape[1] % groups:
+        if not same(x.shape[1] % groups, 0):
             raise RuntimeError("Expected number of channels in input to be divisible by "
                                f"num_groups, but got input of shape {list(x.shape)} and "
                                f"num_groups={groups}")

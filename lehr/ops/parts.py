@@ -80,7 +80,7 @@ def split_with_sizes(F: Any, input: Any, split_sizes: Sequence[Size], dim: int =
         raise RuntimeError("split_with_sizes expects at least a 1-dimensional tensor")
     place = dim_of(dim, len(input.shape))
     sizes = list(split_sizes)
-    if any(isinstance(n, int) and n < 0 for n in sizes):
+    if any(decide(n, "<", 0) for n in sizes):
         raise RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, "
                            f"but got split_sizes={sizes}")
     ends: list[Any] = [0]

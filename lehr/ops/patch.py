@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 
+from lehr.base.proof import decide
 from lehr.ops import rule
 from lehr.ops.registry import INDEX, op
 from lehr.ops.rule import Spec
@@ -230,7 +231,7 @@ def _im2col_rule(x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, strid
                            f"other non-zero dimensions for input, but got: {list(x.shape)}")
     k, d, p, s = _quad(kernel, dilation, padding, stride)
     out = [out_size(*v) for v in zip(x.shape[-2:], k, s, p, d, strict=True)]
-    if any(isinstance(o, int) and o < 1 for o in out):
+    if any(decide(o, "<", 1) for o in out):
         raise RuntimeError(f"Given input with spatial size {tuple(x.shape[-2:])}, "
                            f"kernel_size={k}, dilation={d}, padding={p}, stride={s}, calculated "
                            f"shape of the array of sliding blocks as {tuple(out)}, but its "
@@ -283,7 +284,7 @@ def _col2im_rule(x: Any, output_size: Any, kernel: Any, dilation: Any = 1, paddi
     size = each(output_size, 2, "output_size")
     k, d, p, s = _quad(kernel, dilation, padding, stride)
     block = k[0] * k[1]
-    if isinstance(x.shape[-2], int) and x.shape[-2] % block:
+    if not rule.same(x.shape[-2] % block, 0):
         raise RuntimeError("Expected size of input's dimension 1 to be divisible by the product "
                            f"of kernel_size, but got input.size(1)={x.shape[-2]} and "
                            f"kernel_size={k}.")

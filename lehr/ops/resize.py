@@ -13,6 +13,7 @@ import math
 import numpy
 
 from lehr.base import dtype as dt
+from lehr.base.proof import decide
 from lehr.ops import rule
 from lehr.ops.contract import cast
 from lehr.ops.registry import op
@@ -183,8 +184,7 @@ def _interpolate_rule(x, size=None, factor=None, mode="nearest", align=None, rec
         raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and "
                          "requires a 4-D tensor as input")
     out, _ = _targets(x, size, factor, recompute)
-    if any(isinstance(o, int) and o <= 0 for o in out) or any(isinstance(s, int) and s <= 0
-                                                              for s in x.shape[2:]):
+    if any(decide(n, "<=", 0) for n in (*out, *x.shape[2:])):
         raise RuntimeError("Input and output sizes should be greater than 0, but got input "
                            f"{list(x.shape[2:])}, output {list(out)}")
     if mode in RANKS and x.dtype.category != dt.FLOAT:
@@ -474,7 +474,7 @@ class pixel_shuffle:
     def rule(x, r):
         _factor("pixel_shuffle", x, r)
         c, h, w = x.shape[-3:]
-        if isinstance(c, int) and c % (r * r):
+        if not rule.same(c % (r * r), 0):
             raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be "
                                "divisible by the square of upscale_factor, but "
                                f"input.size(-3)={c} is not divisible by {r * r}")
@@ -504,7 +504,7 @@ class pixel_unshuffle:
         _factor("pixel_unshuffle", x, r)
         c, h, w = x.shape[-3:]
         for size, name in ((h, "height"), (w, "width")):
-            if isinstance(size, int) and size % r:
+            if not rule.same(size % r, 0):
                 raise RuntimeError(f"pixel_unshuffle expects {name} to be divisible by "
                                    f"downscale_factor, but {size} is not divisible by {r}")
         return Spec((*x.shape[:-3], c * r * r, h // r, w // r), x.dtype, x.device)
@@ -537,7 +537,7 @@ class channel_shuffle:
         if groups <= 0:
             raise RuntimeError("Number of groups to divide channels in must be positive. Value "
                                f"of groups:{groups}")
-        if isinstance(x.shape[1], int) and x.shape[1] % groups:
+        if not rule.same(x.shape[1] % groups, 0):
             raise RuntimeError(f"Number of channels must be divisible by groups. Got {x.shape[1]} "
                                f"channels and {groups} groups.")
         return Spec(tuple(x.shape), x.dtype, x.device)

@@ -14,6 +14,7 @@ import numpy
 
 from lehr.base import dtype as dt
 from lehr.base.device import CPU, Device
+from lehr.base.proof import decide
 from lehr.ops import layout
 from lehr.ops.registry import CREATE, HOST, op
 from lehr.ops.rule import Spec, device_of, dim_of
@@ -376,7 +377,7 @@ class stft:
         if align is not None and center:
             raise RuntimeError("stft only supports align_to_window for center=False.")
         t = x.shape[-1] + (2 * (n_fft // 2) if center else 0)
-        if isinstance(t, int) and t < n_fft:
+        if decide(t, "<", n_fft):
             raise RuntimeError(f"stft: expected 0 < n_fft <= {t}, but got n_fft={n_fft}")
         bins = n_fft // 2 + 1 if _one_sided(x, onesided) else n_fft
         frames = (t - n_fft) // hop + 1

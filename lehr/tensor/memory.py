@@ -351,12 +351,18 @@ class TypedStorage(UntypedStorage):
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The storage, in bytes."""
-    return UntypedStorage(self._storage)
+    return UntypedStorage(real(self, "untyped_storage"))
 
 
 def storage(self: Tensor) -> TypedStorage:
     """The storage, in elements."""
-    return TypedStorage(self._storage, self.dtype)
+    return TypedStorage(real(self, "storage"), self.dtype)
+
+
+def real(t: Tensor, what: str) -> Storage:
+    """The memory of a tensor, which none has that is being captured: a graph break."""
+    trace = t._storage.trace
+    return t._storage if trace is None else trace.tracer.concretize(what, t)._storage
 
 
 def is_storage(obj: Any) -> bool:

@@ -237,7 +237,7 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         """The address of the first element; 0 without elements or memory."""
         storage = self._storage
         if storage.trace is not None:
-            raise RuntimeError("data_ptr() of a tensor that is being captured")
+            return storage.trace.tracer.concretize("data_ptr", self)  # type: ignore[no-any-return]
         return 0 if self.numel() == 0 else storage.ptr + self._offset * self.dtype.itemsize
 
     @property

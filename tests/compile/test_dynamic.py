@@ -1,5 +1,7 @@
 """Sizes that change from call to call: one graph serves them all, and gives what eager gives."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -467,3 +469,47 @@ def test_texts_of_errors():
     compiled = torch.compile(main, dynamic=True)
     for n in (3, 5):
         same(compiled(fresh(n, 0, 2), fresh(n, 0, 7)), main(fresh(n, 0, 2), fresh(n, 0, 7)))
+
+
+TOO_SMALL: dict[str, Any] = {
+    "glu": (lambda x: F.glu(x, 0), (4, 3), (6, 3), (5, 3)),
+    "max_pool1d": (lambda x: F.max_pool1d(x, 3), (2, 6), (2, 9), (2, 2)),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x, 3), (2, 6, 6), (2, 9, 9), (2, 2, 2)),
+    "conv1d": (lambda x: F.conv1d(x, torch.ones(1, 2, 4)), (2, 6), (2, 9), (2, 3)),
+    "unfold": (lambda x: F.unfold(x, 3), (2, 6, 6), (2, 9, 9), (2, 2, 2)),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), (4, 2, 2), (8, 3, 3), (6, 3, 3)),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 2), (2, 4, 4), (3, 6, 6), (3, 5, 5)),
+    "channel_shuffle": (lambda x: F.channel_shuffle(x, 2), (1, 4, 2), (3, 6, 3), (3, 5, 3)),
+    "group_norm": (lambda x: F.group_norm(x, 2), (3, 4, 2), (2, 6, 3), (2, 5, 3)),
+    "interpolate": (lambda x: F.interpolate(x, scale_factor=0.25), (2, 3, 8), (3, 2, 12),
+                    (3, 2, 3)),
+    "stft": (lambda x: torch.stft(x, 4, center=False, return_complex=True), (8,), (12,), (3,)),
+    "repeat": (lambda x: x.repeat(x.shape[0] - 3), (4,), (6,), (2,)),
+    "zeros": (lambda x: torch.zeros(x.shape[0] - 3), (4,), (6,), (2,)),
+    "split": (lambda x: x.split([x.shape[0] - 3, 3]), (4,), (6,), (2,)),
+    "narrow": (lambda x: x.narrow(0, 1, 3), (4,), (6,), (3,)),
+    "view": (lambda x: x.view(-1, 2), (4, 1), (3, 4), (5, 3)),
+    "unflatten": (lambda x: x.unflatten(0, (2, -1)), (4,), (6,), (5,)),
+    "pad": (lambda x: F.pad(x, (2, 2), mode="reflect"), (3, 4), (2, 6), (4, 2)),
+    "cat": (lambda x: torch.cat([x, torch.ones(1, 3)]), (4, 3), (5, 3), (5, 4)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("name", TOO_SMALL)
+def test_sizes_that_an_op_refuses(name: str, dynamic: bool | None) -> None:
+    """A graph for many sizes does not take the place of an error about some of them."""
+    f, *shapes = TOO_SMALL[name]
+    made = torch.compile(f, backend="reference", dynamic=dynamic)
+    for shape in (*shapes, shapes[0]):
+        x = torch.rand(*shape)
+        try:
+            want = f(x)
+        except (RuntimeError, ValueError) as error:
+            with pytest.raises(type(error)) as found:
+                made(x)
+            assert str(found.value) == str(error)
+        else:
+            for a, b in zip(*(t if isinstance(t, tuple) else (t,) for t in (made(x), want)),
+                            strict=True):
+                assert a.shape == b.shape

@@ -259,6 +259,13 @@ def gradient_of_an_expanded_leaf(x: Any) -> Any:
 
 # -- objects
 
+@case(lambda: (make((2, 3), "float32", 0),))
+def memory_of_what_is_computed(x: Any) -> Any:
+    y = x * 2
+    same = y.data_ptr() == y[1:].data_ptr() - 12, y.untyped_storage().nbytes(), y.storage().size()
+    return same, x.data_ptr() == x.untyped_storage().data_ptr(), y + 1
+
+
 def test_guards_make_no_entries() -> None:
     def total(x: Any, y: Any, seen: Any) -> Any:
         if x.shape[0] == 2:
