@@ -129,7 +129,7 @@ __attribute__((always_inline)) static inline int block(const char *x, int64_t ld
   const __mmask16 here = first(across ? rows : depth), more = first(depth - 16);
   __m512i r[16], low = _mm512_set1_epi16(-1);
   __mmask16 denormal = 0;
-  UNROLL for (int i = 0; i < 16; i++) {
+  for (int i = 0; i < 16; i++) {
     int64_t u = across ? 2 * i : i, v = across ? 2 * i + 1 : i, end = across ? depth : rows;
     if (wide) {
       const float *p = (const float *)x + u * ld, *s = (const float *)x + v * ld;
@@ -153,7 +153,7 @@ __attribute__((always_inline)) static inline int block(const char *x, int64_t ld
     }
   }
   if (turn) transpose(r);
-  UNROLL for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * 64, r[i]);
+  for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * 64, r[i]);
   return denormal || _mm512_cmplt_epu16_mask(low, _mm512_set1_epi16(0xff));
 }
 
