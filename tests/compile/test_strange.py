@@ -82,3 +82,12 @@ def test_numbers_beyond_a_type_are_infinite_without_a_warning(f: Any) -> None:
     x = torch.ones(2)
     plain, fast = twice(f, x), twice(torch.compile(f), x)
     assert str(plain) == str(fast) and plain[1] == []
+
+
+def test_lazy_modules_get_their_shapes_inside() -> None:
+    net = torch.nn.Sequential(torch.nn.LazyLinear(3), torch.nn.ReLU(), torch.nn.LazyBatchNorm1d())
+    fast = torch.compile(net)
+    x = torch.ones(4, 2)
+    assert fast(x).shape == (4, 3) and type(net[0]) is torch.nn.Linear
+    net.eval()
+    assert fast(x).tolist() == net(x).tolist()

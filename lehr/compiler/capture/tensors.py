@@ -473,6 +473,8 @@ def make_tensor(m: Any, real: Tensor, source: Source | None) -> Value:
     trace = real._storage.trace
     if trace is not None and trace.tracer is m.tracer:
         return m.tensor_value(real)  # type: ignore[no-any-return]
+    if isinstance(getattr(type(real), "_shape", None), property):   # a lazy module's parameter
+        m.stop("tensor-change", "a parameter without a shape gets one")
     source = source or const(real, "a tensor")
     m.tracer.sources.setdefault(id(real), source)
     twin = m.tracer.twin(real)
