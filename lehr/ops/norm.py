@@ -432,9 +432,12 @@ class local_response_norm:
         if len(x.shape) < 3:
             raise ValueError(f"Expected 3D or higher dimensionality input (got {len(x.shape)} "
                              "dimensions)")
-        return Spec(tuple(x.shape), rule.as_float(x.dtype), x.device, x.dtype)
+        kind = x.dtype if 0 in tuple(x.shape) else rule.as_float(x.dtype)
+        return Spec(tuple(x.shape), kind, x.device, x.dtype)
 
     def decomp(F: Any, x: Any, size: Any, alpha: Any, beta: Any, k: Any) -> Any:
+        if 0 in tuple(x.shape):     # as it is, integers too
+            return F.clone(x)
         pad = [0] * (2 * (x.ndim - 2)) + [size // 2, (size - 1) // 2]
         near = F.sum(F.unfold(F.constant_pad_nd(x * x, pad, 0), 1, size, 1), -1)
         near = near // size if x.dtype.is_integer else near / size
@@ -442,6 +445,7 @@ class local_response_norm:
 
     def samples(s: Any) -> Any:
         yield s(s.f(2, 5, 3), 3)
+        yield s(s.f(2, 0, 3), 3)
         yield s(s.f(2, 5, 3, 2), 2, 0.5, 0.5, 2.0)
         yield s.raises(ValueError, s.f(2, 5), 3)
     dtypes = "float"

@@ -7,6 +7,7 @@ Only public functions ask (`intercept`), and only once some class or mode could 
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -58,10 +59,14 @@ def public(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+# Where PyTorch's own classes are, beside which lehr may be imported.
+THEIRS = frozenset(("torch", "torch.nn.parameter"))
+
+
 def _takes_over(x: Any) -> bool:
     kind = type(x)
     hook = getattr(kind, "__torch_function__", None)
-    if hook is None or hook is disabled:
+    if hook is None or hook is disabled or kind.__module__ in THEIRS:
         return False
     from lehr.tensor.tensor import Tensor
     return kind is not Tensor
@@ -123,10 +128,20 @@ def late(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def default(cls: type, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """`Tensor.__torch_function__`: runs `func`; plain tensors in the result become `cls`."""
-    if not all(issubclass(cls, t) for t in types):
+    if not all(issubclass(cls, t) for t in types) or foreign(func):
         return NotImplemented
     with DisableTorchFunctionSubclass():
         return _converted(func(*args, **kwargs), cls)
+
+
+def foreign(func: Any) -> bool:
+    """Whether it is PyTorch's own function, which was handed a tensor of lehr."""
+    return isinstance(func, NATIVE) or str(getattr(func, "__module__", "")).startswith("torch.")
+
+
+# All of lehr's functions are Python's.
+NATIVE = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+          types.MethodWrapperType)
 
 
 def _converted(x: Any, cls: type) -> Any:

@@ -145,3 +145,11 @@ def test_mesh_of_one_process(alone: Any) -> None:
         dist.init_device_mesh("cpu", (2,))
     with pytest.raises(KeyError, match="pp"):
         mesh["pp"]
+
+
+@pytest.mark.parametrize("use", [
+    lambda x: torch.add(x, 1), lambda x: torch.nn.Linear(2, 2)(x), lambda x: torch.ones(2) + x,
+    lambda x: torch.nn.PairwiseDistance()(x, x), lambda x: torch.nn.functional.gelu(x)])
+def test_functions_of_pytorch_refuse_tensors_of_lehr(use: Any) -> None:
+    with pytest.raises(TypeError):
+        use(lehr.ones(1, 2))
