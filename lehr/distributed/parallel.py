@@ -20,8 +20,9 @@ class DistributedDataParallel(Module):
 
     Parameters and buffers start as those of the first process; with broadcast_buffers buffers
     become its again before each forward pass in training. Gradients are exchanged when the pass is
-    over, by dtype, so parameters that a pass did not use count as zero gradients where another
-    process used them.
+    over, by dtype. With find_unused_parameters, parameters that a pass did not use count as zero
+    gradients where another process used them; without, such a pass raises in every process
+    (RuntimeError, which names them).
     """
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None,
@@ -41,6 +42,7 @@ class DistributedDataParallel(Module):
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have "
                                "any parameters that require a gradient.")
         self._waiting: Any = None
+        self._used: set[int] = set()    # ids of parameters that the pass has reached
         world.resolve(process_group)
         if init_sync:
             for t in [*module.parameters(), *module.buffers()]:
@@ -71,6 +73,9 @@ class DistributedDataParallel(Module):
 
     def _arrived(self, p: Tensor) -> None:
         walk = STATE.walk
+        if walk is not self._waiting:
+            self._used = set()
+        self._used.add(id(p))
         if self.require_backward_grad_sync and walk is not self._waiting:
             self._waiting = walk
             walk.after.append(self._exchange)
@@ -80,12 +85,33 @@ class DistributedDataParallel(Module):
         size = world.get_world_size(self.process_group)
         if size == 1:
             return
+        if not self.find_unused_parameters:
+            self._check_used(size)
         kinds: dict[Any, list[Tensor]] = {}
         for p in self._live:
             kinds.setdefault(p.dtype, []).append(p)
         with no_grad():
             for params in kinds.values():
                 self._mean(params)
+
+    def _check_used(self, size: int) -> None:
+        """RuntimeError in every process where one of them did not reach a parameter."""
+        live = [p for p in self._live if p.requires_grad]
+        count = Tensor._from_array(np.array([id(p) in self._used for p in live], np.int32))
+        collective.all_reduce(count, collective.ReduceOp.SUM, self.process_group)
+        missed = [p for p, n in zip(live, count.tolist(), strict=True) if n < size]
+        if not missed:
+            return
+        mine = [name for name, p in self.module.named_parameters()
+                if any(p is q for q in missed) and id(p) not in self._used]
+        found: list[Any] = [None] * size
+        collective.all_gather_object(found, mine, self.process_group)
+        told = "; ".join(f"rank {r}: {', '.join(names)}" for r, names in enumerate(found) if names)
+        raise RuntimeError(
+            "Expected to have finished reduction: parameters that were not used in producing the "
+            f"loss got no gradient in this backward pass ({told}). Use them, freeze them "
+            "(requires_grad_(False)), or pass find_unused_parameters=True to "
+            "DistributedDataParallel.")
 
     def _mean(self, params: list[Tensor]) -> None:
         used = Tensor._from_array(np.array([p.grad is not None for p in params], np.uint8))

@@ -11,6 +11,7 @@ from typing import Any
 
 from lehr.distributed.mesh import Mesh
 from lehr.distributed.store import TIMEOUT, PrefixStore, Store, TCPStore
+from lehr.nn.batch import SyncBatchNorm
 
 BACKENDS = {"gloo": "gloo", "cpu:gloo": "gloo", "mpi": None, "nccl": None, "ucc": None,
             "cpu:gloo,cuda:nccl": "gloo"}
@@ -154,12 +155,23 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     World.store = store
     mesh = Mesh(PrefixStore("world", store), rank, world_size, _reached(store, host), timeout)
     World.group = ProcessGroup(mesh, list(range(world_size)), "gloo")
+    SyncBatchNorm.exchange = _alone
 
 
 def _reached(store: Store, host: str) -> str:
     """The address of this machine on the way to the store."""
     sock = getattr(store, "sock", None)
     return sock.getsockname()[0] if sock is not None else host
+
+
+def _alone(layer: Any, input: Any) -> Any:
+    """SyncBatchNorm of one process. NotImplementedError with more."""
+    size = get_world_size(layer.process_group)
+    if size > 1:
+        raise NotImplementedError(
+            f"SyncBatchNorm over {size} processes is not supported: keep BatchNorm, whose "
+            "statistics are each process's own, or a norm without batch statistics (GroupNorm)")
+    return super(SyncBatchNorm, layer).forward(input)
 
 
 def _address(method: str | None, rank: int, size: int) -> tuple[str, int, int, int]:

@@ -167,10 +167,10 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization over the batches of all processes of a group.
+    """Batch normalization over the batches of all processes of a group: of one, [n, c, *].
 
-    `exchange(layer, input)`, the normalization over the group, is set by `lehr.distributed`.
-    Alone, the layer is batch normalization of [n, c, *].
+    `exchange(layer, input)` is set by `lehr.distributed`; over several processes it is lacking
+    (NotImplementedError).
     """
 
     exchange: Any = None

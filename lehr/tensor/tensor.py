@@ -247,6 +247,8 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         if a is None:
             storage = self._storage
             if storage.trace is not None:
+                if STATE.tracer is storage.trace.tracer:
+                    return STATE.tracer.concretize("data", self)
                 raise RuntimeError("a captured tensor has no data")
             a = self._np = storage.array(self._shape, self.dtype.np, self._strides, self._offset)
         return a

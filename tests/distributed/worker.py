@@ -1,5 +1,6 @@
 """A program for `lehr launch`: every collective, compared with what one process computes."""
 
+import copy
 import sys
 
 import torch
@@ -77,7 +78,12 @@ def main():
     torch.manual_seed(rank)
     net = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 2))
     net.register_parameter("spare", torch.nn.Parameter(torch.ones(2)))
-    model = DistributedDataParallel(net)
+    try:
+        DistributedDataParallel(copy.deepcopy(net))(value(rank)).sum().backward()
+        raise AssertionError("an unused parameter passed")
+    except RuntimeError as error:
+        assert all(f"rank {r}: spare" in str(error) for r in range(size)), error
+    model = DistributedDataParallel(net, find_unused_parameters=True)
     model(value(rank)).sum().backward()
     assert net.spare.grad is None
     lone = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Linear(3, 2))
@@ -87,6 +93,19 @@ def main():
         assert torch.allclose(p.grad, q.grad, atol=1e-4)
     with model.no_sync():
         model(value(rank)).sum().backward()
+    try:
+        torch.nn.SyncBatchNorm(5)(value(rank).view(1, 5) + torch.ones(2, 1))
+        raise AssertionError("statistics of one process were taken for all")
+    except NotImplementedError as error:
+        assert f"over {size} processes" in str(error)
+
+    @torch.compile
+    def shared(x):
+        y = x * 2
+        dist.all_reduce(y)
+        return y + 1
+    for k in (1.0, 2.0):
+        assert shared(torch.full((2,), k)).tolist() == [2 * k * size + 1] * 2
     dist.barrier()
     dist.destroy_process_group()
     assert not dist.is_initialized()

@@ -266,6 +266,9 @@ class Carried(NamedTuple):
     value: Value
 
 
+TALKS = "lehr.distributed.collective"
+TALKING = frozenset(("_flat", "_write", "_bytes", "_swap", "_scatter_ring", "_gather_ring",
+                     "_spread"))
 # Values that the context of an `autograd.Function` keeps as what they stand for.
 PLAIN = (Const, TensorValue, SizeValue, NumberValue, NativeValue)
 # What tensor code raises about sizes.
@@ -319,6 +322,8 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
         real = function.real
         if real is not None and is_native(real):
             return self.call_native(real, args, kwargs)
+        if real is not None and real.__module__ == TALKS and real.__name__ in TALKING:
+            self.stop("disabled", "processes exchange data")
         if function.code in DIRECTIVES:
             DIRECTIVES[function.code](self, real)
         if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
