@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.host import Host
-from lehr.compiler.passes import partition
+from lehr.compiler.passes import partition, pipeline
+from lehr.compiler.passes.decompose import TAKEN
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.run import cache, entry, executable, library, toolchain, word
 from lehr.ops import execute, registry
@@ -208,6 +209,37 @@ def program_of(graph: Graph, strides: Sequence[Any], options: Options,
     return check.Checked(made, graph, strides, options) if options.check else made
 
 
+class Halves(NamedTuple):
+    """A joint graph on its way to two programs.
+
+    forms   the graph after each pass, by name; split where single ops can be told apart: a layer
+            norm's result is cheap where its statistics are kept
+    split   its forward and its backward graph
+    order   the parameters that are the call's inputs
+    """
+
+    forms: tuple[tuple[str, Graph], ...]
+    split: partition.Split
+    order: list[Value]
+
+    @classmethod
+    def of(cls, request: Request) -> Halves:
+        graph, forms = request.graph, []
+        for each in pipeline.passes_of(TAKEN):
+            if each.joint:
+                graph = pipeline.run(graph, passes=(each,))
+                forms.append((each.name, graph))
+        params = {p.name: p for p in graph.params}
+        tangents = [params[t.name] for t in request.tangents]
+        split, late = partition.split(graph, tangents), set(tangents)
+        return cls(tuple(forms), split, [p for p in graph.params if p not in late])
+
+    @property
+    def functional(self) -> Graph:
+        """The graph without reads and writes, of ops as they were called."""
+        return self.forms[0][1]
+
+
 def native(request: Request, options: Options, make: Callable[..., Any] = program_of) -> Compiled:
     """C for the CPU; `make`: (graph, result strides, options) -> program."""
     if request.sizes:
@@ -216,11 +248,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         program = make(request.graph, request.strides, options)
         return Compiled(functools.partial(plain, program), report=(program,),
                         bind=binding(plain, program), same=word.same())
-    graph = functionalize(request.graph)
-    params = {p.name: p for p in graph.params}
-    names = {t.name for t in request.tangents}
-    split = partition.split(graph, [params[t.name] for t in request.tangents])
-    order = [p for p in graph.params if p.name not in names]
+    split, order = (found := Halves.of(request)).split, found.order
     kept = places(split, order)
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])
@@ -235,13 +263,13 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
         return second([*state, *rows])
     made = Compiled(
-        functools.partial(forward, first), backward, replaying(graph, request),
+        functools.partial(forward, first), backward, replaying(found.functional, request),
         (first, second), binding(forward, first), word.same())
     made = made._replace(reads=reads_of(split, order))
     if options.check or options.audit:
         from lehr.compiler import check
 
-        made = check.joint(made, request.graph, graph, split, order)
+        made = check.joint(made, request.graph, found.forms, split, order)
     return made
 
 
@@ -255,11 +283,7 @@ def sized(request: Request, options: Options, make: Callable[..., Any]) -> Compi
             return program(inputs, read(inputs)), None
         return Compiled(functools.partial(alone, program), report=(program,),
                         bind=binding(alone, program), same=word.same())
-    graph = functionalize(request.graph)
-    params = {p.name: p for p in graph.params}
-    names = {t.name for t in request.tangents}
-    split = partition.split(graph, [params[t.name] for t in request.tangents])
-    order = [p for p in graph.params if p.name not in names]
+    split, order = (found := Halves.of(request)).split, found.order
     kept = places(split, order)
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])
@@ -274,9 +298,9 @@ def sized(request: Request, options: Options, make: Callable[..., Any]) -> Compi
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
         return second([*state[1], *rows], state[0])
-    return Compiled(functools.partial(forward, first), backward, replaying(graph, request),
-                    (first, second), binding(forward, first), word.same(),
-                    reads_of(split, order))
+    again = replaying(found.functional, request)
+    return Compiled(functools.partial(forward, first), backward, again, (first, second),
+                    binding(forward, first), word.same(), reads_of(split, order))
 
 
 def plain(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:

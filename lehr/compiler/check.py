@@ -157,10 +157,10 @@ def own(inputs: Sequence[Any]) -> list[Any]:
             if isinstance(t, Tensor) else t for t in inputs]
 
 
-def joint(compiled: Compiled, graph: Graph, functional: Graph, split: partition.Split,
-          order: Sequence[Value]) -> Compiled:
+def joint(compiled: Compiled, graph: Graph, forms: Sequence[tuple[str, Graph]],
+          split: partition.Split, order: Sequence[Value]) -> Compiled:
     """The compiled pair of a joint graph; its first backward compares the joint graph as captured,
-    without writes, and split. `order`: the parameters that are the call's inputs."""
+    after each pass (`forms`), and split. `order`: the parameters that are the call's inputs."""
     places = {p.name: i for i, p in enumerate(order)}
     late = iter(range(len(order), len(graph.params)))
     sources = [places[p.name] if p.name in places else next(late) for p in graph.params]
@@ -189,7 +189,8 @@ def joint(compiled: Compiled, graph: Graph, functional: Graph, split: partition.
         if arrays is not None and not done:
             every = [*arrays, *copies(tangents)]
             compare(graph, (Stage("the captured graph", whole(graph)),
-                            Stage("the graph after the pass functionalize", whole(functional)),
+                            *(Stage(f"the graph after the pass {name}", whole(form))
+                              for name, form in forms),
                             Stage("the graph split into forward and backward", halves)),
                     [every[i] for i in sources])
             done.append(True)

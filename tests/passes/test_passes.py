@@ -233,10 +233,11 @@ def test_pipeline(tmp_path):
     strict = options.Options().replace(strict=True)
     dump = log.Dump(str(tmp_path))
     made = pipeline.run(graph, strict, dump=dump, timings=timings)
-    assert [t.name for t in timings] == ["functionalize", "decompose", "simplify"]
+    assert [t.name for t in timings] == ["functionalize", "decompose", "simplify", "recompute"]
     assert timings[0].before == 10 and timings[-1].after == len(made.nodes) == 3
     files = sorted(p.name for p in tmp_path.iterdir())
-    assert files == ["00-functionalize.txt", "01-decompose.txt", "02-simplify.txt"]
+    assert files == ["00-functionalize.txt", "01-decompose.txt", "02-simplify.txt",
+                     "03-recompute.txt"]
     assert print_graph(parse_graph((tmp_path / files[-1]).read_text())) == print_graph(made)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from lehr.base import dtype as dt
 from lehr.base import spell, sym
 from lehr.base.dtype import DType
+from lehr.compiler.loop.expr import DIVIDING
 from lehr.compiler.loop.ir import Expr
 
 
@@ -144,8 +145,6 @@ def cast(text: str, source: DType, target: DType) -> str:
 # Operators whose C result has the type of the operands, once those are at least int.
 _SAME = re.compile(r"-?\{\w+\}( [-+*/&|^] \{\w+\})?|~\{\w+\}|\{\w+\} \? \{\w+\} : \{\w+\}|lehr_.*")
 _SMALL = ("u8", "i8", "i16")
-# Ops on integers that cannot divide by zero.
-DIVIDING = ("floor_divide", "trunc_divide", "remainder", "fmod")
 
 
 def operator(e: Expr, texts: list[str], checked: Callable[[str], str]) -> str:

@@ -28,7 +28,7 @@ def attach(steps: Sequence[Step], binds: Binds) -> list[Step]:
         if not isinstance(step, Extern) or step.others or step.output.buffer.role != "arena":
             continue
         of = users[step.output.buffer]
-        if len(of) != 2 or of[0] != n:
+        if len(of) < 2 or of[0] != n:
             continue
         m = of[1]
         kernel = made[m]
@@ -41,6 +41,8 @@ def attach(steps: Sequence[Step], binds: Binds) -> list[Step]:
         if any(w & (reads | writes) - {step.output.buffer} or r & writes for r, w in between):
             continue
         taken = _epilogue(step, kernel, binds)
+        if taken is not None and len(of) == 2:
+            taken = _inplace(taken, binds)
         if taken is not None:
             made[n], made[m] = taken, None
     return [s for s in made if s is not None]
@@ -71,8 +73,7 @@ def _epilogue(call: Extern, k: Kernel, binds: Binds) -> Extern | None:
         if e.kind == "Load" and e.fields[0] is out and tuple(e.fields[1]) != own:
             return None
     lines = tuple(dict.fromkeys(call.locations + k.locations))[:8]
-    made = call._replace(epilogue=stores, axes=axes, locations=lines)
-    return _inplace(made, binds)
+    return call._replace(epilogue=stores, axes=axes, locations=lines)
 
 
 def _inplace(call: Extern, binds: Binds) -> Extern:

@@ -18,6 +18,9 @@ from lehr.compiler.loop.ir import Bind, Buffer, Expr
 from lehr.ops import execute, registry
 from lehr.ops.registry import Op
 
+# Ops on integers that cannot divide by zero.
+DIVIDING = ("floor_divide", "trunc_divide", "remainder", "fmod")
+
 
 def const(value: Any, dtype: DType) -> Expr:
     """A number of `dtype`, converted as Scalars are: integers wrap, floats round."""
@@ -242,6 +245,14 @@ def op_weight(op: Op) -> int:
     text = op.c if isinstance(op.c, str) else next(iter(op.c.values()), "") if op.c else ""
     cheap = ("maximum", "minimum", "clamp", "abs")
     return 10 if "lehr_" in text and not any(c in text for c in cheap) else 1
+
+
+def divides(e: Expr) -> bool:
+    """Whether the application of an op stops the program where a number is 0."""
+    if e.kind != "Alu" or e.fields[0].name not in DIVIDING or e.dtype.category != dt.INT:
+        return False
+    by = e.fields[2]
+    return by.kind != "Const" or by.fields[0] == 0
 
 
 def weight(e: Expr) -> int:

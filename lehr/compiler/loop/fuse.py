@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lehr.base import log, sym
-from lehr.compiler.loop import epilogue, finish, region
+from lehr.compiler.loop import epilogue, finish, region, schedule
 from lehr.compiler.loop.ir import Buffer, Kernel, Program, Step
 from lehr.compiler.loop.merge import Binds, Nest, legal, merged, nest_of
+from lehr.compiler.loop.text import walk
 from lehr.compiler.loop.verify import touched
 from lehr.ops.rule import numel
 
@@ -24,6 +25,10 @@ TRIES, READERS = 8, 6
 # Kernels merge if what both touch is at least this fraction (one in ...) of what the smaller
 # touches.
 SHARE = 8
+
+# Steps between two kernels from which on it counts what one kernel of both would keep alive, if
+# that is more than this many bytes.
+FAR, LITTLE = 16, 1 << 18
 
 _say = log.channel("fusion")
 
@@ -63,7 +68,7 @@ def fuse(program: Program) -> Program:
         if made is not None:
             steps.append(made)
     steps = epilogue.attach(steps, binds)
-    steps = region.group(steps)
+    steps = region.group(schedule.schedule(steps))
     return finish.program(program, steps)
 
 
@@ -71,6 +76,8 @@ class _Search:
     def __init__(self, steps: Sequence[Step], binds: Binds) -> None:
         self.binds = binds
         self.steps = steps
+        self.touches = [touched(step) for step in steps]
+        self.users = finish.users(self.touches)
         self.units: list[Unit] = []
         self.root: list[int] = []               # unit -> the unit it was merged into
         self.last: dict[int, int] = {}          # unit that took others -> the latest of them
@@ -89,7 +96,7 @@ class _Search:
         return self.sorted()
 
     def add(self, order: int, step: Step) -> None:
-        reads, writes = touched(step)
+        reads, writes = map(set, self.touches[order])
         nest = nest_of(step, order) if isinstance(step, Kernel) else None
         u = Unit(order, step, nest, reads, writes)
         number = len(self.units)
@@ -154,7 +161,8 @@ class _Search:
         assert x.nest is not None and y.nest is not None
         if not self.plain(x.nest):
             return
-        why: Any = self.apart(a, b) or self.cycle(a, b) or legal(x.nest, y.nest)
+        why: Any = (self.apart(a, b) or self.distant(a, b) or self.cycle(a, b)
+                    or legal(x.nest, y.nest))
         if isinstance(why, str):
             if _say:
                 _say("%s and %s stay apart: %s", x.shown(), y.shown(), why)
@@ -172,6 +180,22 @@ class _Search:
         least = min(sum(bytes_of(s) for s in u.reads | u.writes) for u in (x, y))
         single = x.nest is not None and y.nest is not None and not (x.nest.outer or y.nest.outer)
         return "" if single or self.shared(a, b) * SHARE >= least else "little is shared"
+
+    def distant(self, a: int, b: int) -> str:
+        """Whether one kernel would keep temporaries alive from where the first is to where the
+        second is, for more bytes than it saves of those that lead from one to the other."""
+        x, y = sorted((self.units[a], self.units[b]), key=lambda u: u.order)
+        assert x.nest is not None and y.nest is not None
+        near = y.nest.entries[0].order - x.nest.entries[-1].order <= FAR
+        if near or _folded(x.nest) & _folded(y.nest):
+            return ""
+        flow = x.writes & y.reads
+        if flow:
+            longer = {b for b in y.writes if b.role == "arena"}
+        else:
+            longer = {b for b in (x.reads | x.writes) ^ (y.reads | y.writes) if b.role == "arena"}
+        over = sum(map(bytes_of, longer)) - sum(bytes_of(b) for b in flow if self.users[b] == 2)
+        return "far apart" if over > LITTLE else ""
 
     def cycle(self, a: int, b: int) -> str:
         """Whether a path leads from one to the other through a third."""
@@ -226,6 +250,12 @@ class _Search:
         """Where a unit wants to be: where its last part was."""
         nest = self.units[n].nest
         return self.units[n].order if nest is None else nest.entries[-1].order
+
+
+def _folded(nest: Nest) -> set[Buffer]:
+    """What a kernel's reductions load: too dear to be loaded twice for memory's sake."""
+    return {x.fields[0] for e in nest.entries for r in walk((e.store.value,)) if r.kind == "Reduce"
+            for x in walk((r,)) if x.kind == "Load"}
 
 
 def bytes_of(b: Buffer) -> int:

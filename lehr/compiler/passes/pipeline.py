@@ -14,20 +14,23 @@ from lehr.compiler.graph.text import print_graph
 from lehr.compiler.graph.verify import verify
 from lehr.compiler.passes.decompose import decompose
 from lehr.compiler.passes.functionalize import functionalize
+from lehr.compiler.passes.recompute import recompute
 from lehr.compiler.passes.simplify import simplify
 
 
 class Pass(NamedTuple):
-    """A named rewrite of the whole graph."""
+    """A named rewrite of the whole graph. `joint`: it also comes before a graph is split."""
 
     name: str
     run: Callable[[Graph], Graph]
+    joint: bool = True
 
 
 PASSES = (
     Pass("functionalize", functionalize),  # reads and writes of storages -> values and write-backs
     Pass("decompose", decompose),          # composites -> ops that lowering takes
     Pass("simplify", simplify),            # dead code, equal calls, exact algebra
+    Pass("recompute", recompute, False),   # less memory by computing cheap values again
 )
 
 
