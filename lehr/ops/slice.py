@@ -592,6 +592,8 @@ class as_strided:
 
     def lower(L: Any, idx: Any, x: Any, size: Any, stride: Any, offset: Any) -> Any:
         flat = linearize(tuple(idx), tuple(size), tuple(stride)) + (offset or 0)
+        if tuple(x.shape) == (0,):      # a data-dependent index stays, which is checked
+            return L.at(x, (flat,))
         return L.at(x, delinearize(flat, tuple(x.shape)))
 
     def vjp(F: Any, g: Any, out: Any, x: Any, size: Any, stride: Any, offset: Any) -> Any:

@@ -321,6 +321,17 @@ def index_into_nothing(x: Any, names: Any) -> None:
     names["w"] = x[torch.tensor([0, -1])]
 
 
+@pytest.mark.parametrize("backend", ["loops", "inductor"])
+def test_index_into_an_empty_part(backend: str) -> None:
+    """Nothing is read from memory of size 0, whatever part of it a table is."""
+    def rows(whole: Any, table: Any, i: Any) -> Any:
+        return torch.nn.functional.embedding(i, table), whole * 2
+    for whole, table in ((torch.zeros(0, 4), None), (torch.zeros(0, 4), torch.zeros(0, 3))):
+        part = whole[..., :1] if table is None else table
+        with pytest.raises(IndexError, match="index out of range in self"):
+            torch.compile(rows, backend=backend)(whole, part, torch.tensor([0, 1, 0]))
+
+
 # -- C
 
 @pytest.mark.parametrize("name", ["c", "n", "int", "c_b"])

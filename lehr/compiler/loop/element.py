@@ -16,7 +16,7 @@ from lehr.base.dtype import DType
 from lehr.base.proof import prove_le, prove_lt
 from lehr.compiler.graph.ir import Location, Node, ScalarType, TensorType, Value
 from lehr.compiler.loop import expr
-from lehr.compiler.loop.ir import MONOIDS, Axis, Bind, Buffer, Expr, axis, identity
+from lehr.compiler.loop.ir import MONOIDS, Axis, Bind, Buffer, Expr, axis, identity, last
 
 
 class Unlowered(TypeError):
@@ -115,7 +115,7 @@ class Elements:
 
     def bind(self, b: Bind) -> Any:
         """A new variable for a bound index."""
-        var = sym.Var(f"g{len(self.binds)}", 0, b.bound - 1)
+        var = sym.Var(f"g{len(self.binds)}", 0, last(b.bound))
         self.binds[var] = b._replace(var=var)
         return var
 

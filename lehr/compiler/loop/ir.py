@@ -164,6 +164,12 @@ class Bind(NamedTuple):
     mask: Expr | None = None
 
 
+def last(bound: Any) -> Any:
+    """The greatest value that an index below `bound` is said to have. Below 0 there is none: the
+    check stops the program, and is not to be left out with an index that seems to be constant."""
+    return 1 if bound == 0 else bound - 1
+
+
 class Store(NamedTuple):
     """`buffer[idx] (mode)= value` for every point of the kernel's axes and of the own inner `axes`.
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lehr.base import sym
 from lehr.base.index import reshape_index
 from lehr.compiler.loop.expr import Rewriter
-from lehr.compiler.loop.ir import Axis, Bind, Buffer, Expr, Kernel, Store, axis
+from lehr.compiler.loop.ir import Axis, Bind, Buffer, Expr, Kernel, Store, axis, last
 from lehr.compiler.loop.text import walk
 from lehr.compiler.loop.verify import same_row
 from lehr.ops.rule import numel
@@ -61,7 +61,7 @@ class Binds:
         found = self._made.get(b[1:])
         if found is None:
             n = len(self.of)
-            while (found := sym.Var(f"g{n}", 0, b.bound - 1)) in self.of:
+            while (found := sym.Var(f"g{n}", 0, last(b.bound))) in self.of:
                 n += 1
             self._made[b[1:]] = found
             self.of[found] = b._replace(var=found)

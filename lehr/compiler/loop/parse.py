@@ -26,6 +26,7 @@ from lehr.compiler.loop.ir import (
     Program,
     Step,
     Store,
+    last,
 )
 from lehr.compiler.loop.text import row_major
 from lehr.ops import registry
@@ -177,7 +178,7 @@ class _ProgramReader(Reader):
         bound = self.size(self.take("size")[1:-1])
         wrap = self.accept("wrap")
         self.expect("=")
-        var = self.variables[name] = sym.Var(name, 0, bound - 1)
+        var = self.variables[name] = sym.Var(name, 0, last(bound))
         value = self.value()
         return Bind(var, value, bound, wrap, self.value() if self.accept("if") else None)
 
