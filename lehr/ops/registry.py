@@ -269,8 +269,7 @@ class Op:
         self.signature = signature
         self.name = signature.name
         self.module = module
-        for key, default in self.DEFAULTS.items():
-            setattr(self, key, fields.get(key, default))
+        vars(self).update(fields)       # the rest are the class's
         self.doc = fields.get("__doc__") or ""
         self.api = self.signature.api = self.api or self.name
         if self.kind not in KINDS:
@@ -334,8 +333,14 @@ class Op:
         return get, (self.name,)
 
 
+for _name, _value in Op.DEFAULTS.items():
+    setattr(Op, _name, _value)
 OPS: dict[str, Op] = {}
 OVERLOADS: dict[str, list[Op]] = {}
+
+
+HIDDEN = frozenset(("__module__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__",
+                    "__static_attributes__"))
 
 
 def op(signature: str) -> Callable[[type], Op]:
@@ -343,10 +348,8 @@ def op(signature: str) -> Callable[[type], Op]:
     lazy = Signature(signature)
 
     def register(body: type) -> Op:
-        fields = {k: v for k, v in vars(body).items()
-                  if k not in ("__module__", "__dict__", "__weakref__", "__qualname__",
-                               "__firstlineno__", "__static_attributes__")}
-        fields = {k: v.__func__ if isinstance(v, staticmethod) else v for k, v in fields.items()}
+        fields = {k: v.__func__ if type(v) is staticmethod else v for k, v in vars(body).items()
+                  if k not in HIDDEN}
         made = Op(lazy, fields, body.__module__)
         if made.name in OPS:
             raise TypeError(f"op {made.name} is declared twice: {OPS[made.name].module}, "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dis
 import inspect
+import linecache
 import textwrap
 import types
 from collections.abc import Iterator
@@ -77,6 +78,23 @@ def reads_for(op: Any, live: tuple[bool, ...]) -> dict[str, str]:
     return found  # type: ignore[no-any-return]
 
 
+def _tree(function: Any) -> ast.stmt:
+    """The definition of a function. Its lines are those that its code names: to look for the end of
+    its text, as `inspect` does, takes ten times as long, and is needed where a bracket ends behind.
+    """
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1:_last(code)]
+    try:
+        return ast.parse(textwrap.dedent("".join(lines))).body[0]
+    except (SyntaxError, IndexError):
+        return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+
+
+def _last(code: types.CodeType) -> int:
+    inside = [_last(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    return max([*(line or 0 for *_, line in code.co_lines()), *inside])
+
+
 def unread(op: Any) -> frozenset[int]:
     """Results whose values the rule leaves alone: `_, mean, var = out` reads none of the first."""
     found = op.__dict__.get("_unread")
@@ -90,7 +108,7 @@ def unread(op: Any) -> frozenset[int]:
 
 
 def _unread_source(op: Any) -> frozenset[int]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(op.vjp))).body[0]
+    tree = _tree(op.vjp)
     if not isinstance(tree, ast.FunctionDef):
         return frozenset()
     name = tree.args.args[2].arg
@@ -116,7 +134,7 @@ def _split(op: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 
 def _split_source(op: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(op.vjp))).body[0]
+    tree = _tree(op.vjp)
     if not isinstance(tree, ast.FunctionDef):
         raise TypeError("the rule is no plain function")
     names = [a.arg for a in tree.args.args][2:]

@@ -118,8 +118,8 @@ class Check:
                  finish: Finish | None = None) -> None:
         self.positional, self.names, self.same, self.bind = positional, names, same, bind
         self.calls, self.finish = calls, finish
-        self.full, self.source, _ = guard.generate(facts, len(positional), names, positional)
-        self.modes = guard.modes()
+        self.facts, self.modes = facts, guard.modes()
+        self.full: Callable[[tuple[Any, ...], dict[str, Any]], bool] = self.first
         self.paths: dict[Source, Path] = {}
         self.claims = [self.claim(fact) for fact in facts]
         self.inputs = [self.path(s) if isinstance(s, Source) else s for s in inputs]
@@ -131,9 +131,17 @@ class Check:
         self.renewals = self.deaths = self.shapes = 0
         self.shape: Shape | None = None
         self.space: dict[str, Any] = {"renew": self.renew}
-        self.quick: Callable[[tuple[Any, ...], dict[str, Any]], Any] = self.full
+        self.quick: Callable[[tuple[Any, ...], dict[str, Any]], Any] = self.whole
         if same is not None and pin.trusted():
             self.quick = types.FunctionType(_first.__code__, self.space, "check")
+
+    def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Writes the guards: at their first use, since what is called once needs none."""
+        self.full = guard.generate(self.facts, self.names, self.positional, self.modes)
+        return self.full(args, kwargs)
+
+    def whole(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return self.full(args, kwargs)
 
     def path(self, source: Source) -> Path:
         found = self.paths.get(source)

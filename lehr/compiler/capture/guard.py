@@ -190,11 +190,11 @@ def mode_test(w: Writer, values: tuple[Any, ...]) -> str:
     return " and ".join(tests)
 
 
-def generate(facts: Iterable[Fact], count: int, names: tuple[str, ...], positional: tuple[str, ...]
-             ) -> tuple[Callable[..., bool], str, Writer]:
-    """(check(args, kwargs), its source, the writer).
+def generate(facts: Iterable[Fact], names: tuple[str, ...], positional: tuple[str, ...],
+             wanted: tuple[Any, ...]) -> Callable[..., bool]:
+    """check(args, kwargs).
 
-    positional: the argument names in order; names: the keyword names. `count` is len(positional).
+    positional: the argument names in order; names: the keyword names. wanted: `modes` of the call.
     """
     params = {p: f"a{i}" for i, p in enumerate(positional)}
     params |= {k: f"kwargs[{k!r}]" for k in names}
@@ -203,11 +203,11 @@ def generate(facts: Iterable[Fact], count: int, names: tuple[str, ...], position
         w.fact(fact)
     body = "\n".join(f"        {line}" for line in w.lines) or "        pass"
     source = (f"{head('check', positional, names)}"
-              f"    if not ({mode_test(w, modes())}): return False\n"
+              f"    if not ({mode_test(w, wanted)}): return False\n"
               f"    try:\n{body}\n    except missing:\n        return False\n    return True\n")
     w.space["missing"] = MISSING
     exec(compile(source, "<guards>", "exec"), w.space)
-    return w.space["check"], source, w
+    return w.space["check"]  # type: ignore[no-any-return]
 
 
 def head(name: str, positional: Sequence[str], names: Sequence[str]) -> str:

@@ -69,22 +69,15 @@ UNLIMITED = Arity(0, -1, None)
 
 def arity(handler: Handler, skip: int = 2) -> Arity:
     """Of the arguments behind the first `skip`, which are self and the machine."""
-    least = most = 0
-    names: set[str] | None = set()
-    for parameter in list(inspect.signature(handler).parameters.values())[skip:]:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            most = -1
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            names = None
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            assert names is not None
-            names.add(parameter.name)
-        else:
-            most += 1
-            least += parameter.default is parameter.empty
-            if names is not None:
-                names.add(parameter.name)
-    return Arity(least, most, None if names is None else frozenset(names))
+    assert isinstance(handler, types.FunctionType), handler
+    code, defaults = handler.__code__, len(handler.__defaults__ or ())
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    most = -1 if code.co_flags & inspect.CO_VARARGS else count - skip
+    least = max(0, count - max(skip, 0) - defaults)
+    names = None
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        names = frozenset(code.co_varnames[skip:count + only])
+    return Arity(least, most, names)
 
 
 class Value:
