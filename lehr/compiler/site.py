@@ -26,7 +26,7 @@ from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.bytecode import ASYNC_GENERATOR, COROUTINE, GENERATOR
 from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.directive import DISABLED
-from lehr.compiler.capture.entry import Captured, Entry
+from lehr.compiler.capture.entry import CHECKED, Captured, Entry
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.later import Late
 from lehr.compiler.capture.machine import Machine, Outcome
@@ -417,8 +417,11 @@ class Site:
             return Bare(self, attempt.facts, positional, names, True)
         ops = captured.tracer.ops
         if captured.fault is not None or not ops and captured.segment is None:
+            # Where an index may be out of range, another error can come first.
+            sure = captured.fault is not None and CHECKED.isdisjoint(
+                n.op.name for n in captured.tracer.builder.nodes)
             return Bare(self, attempt.facts, positional, names, False,
-                        None if captured.fault is None else repr(captured.fault))
+                        repr(captured.fault) if sure else None)
         backend = functools.partial(self.family.backend, options=self.family.options)
         made = Graphed(captured, backend, positional, names)
         if ops:

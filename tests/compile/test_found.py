@@ -266,6 +266,15 @@ def memory_of_what_is_computed(x: Any) -> Any:
     return same, x.data_ptr() == x.untyped_storage().data_ptr(), y + 1
 
 
+@case(lambda: (make((0, 4), "float32", 1),))
+def error_of_an_index_before_another(x: Any) -> Any:
+    try:
+        x[[0, 0]]
+    except IndexError as error:
+        text = str(error)
+    return text, x * 2
+
+
 def test_guards_make_no_entries() -> None:
     def total(x: Any, y: Any, seen: Any) -> Any:
         if x.shape[0] == 2:
