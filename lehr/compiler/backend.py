@@ -241,66 +241,45 @@ class Halves(NamedTuple):
 
 
 def native(request: Request, options: Options, make: Callable[..., Any] = program_of) -> Compiled:
-    """C for the CPU; `make`: (graph, result strides, options) -> program."""
-    if request.sizes:
-        return sized(request, options, make)
+    """C for the CPU; `make`: (graph, result strides, options, and values of symbols where there are
+    any) -> program. The values of symbols are read from the inputs at each call."""
+    given = (options, request.sizes) if request.sizes else (options,)
+
+    def read(inputs: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+        """What a program is called with besides its inputs."""
+        return (request.read(inputs),) if request.sizes else ()
     if not request.tangents:
-        program = make(request.graph, request.strides, options)
-        return Compiled(functools.partial(plain, program), report=(program,),
-                        bind=binding(plain, program), same=word.same())
-    split, order = (found := Halves.of(request)).split, found.order
-    kept = places(split, order)
-    count = len(request.strides)
-    saved = [None] * len(split.forward.results["saved"])
-    first = make(split.forward, [*request.strides, *saved], options)
-    second = make(split.backward, request.grad_strides, options)
+        program = make(request.graph, request.strides, *given)
 
-    def forward(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
-        made = program(inputs)
-        return made[:count], collect(kept, inputs, made[count:])
-
-    def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
-        rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
-        return second([*state, *rows])
-    made = Compiled(
-        functools.partial(forward, first), backward, replaying(found.functional, request),
-        (first, second), binding(forward, first), word.same())
-    made = made._replace(reads=reads_of(split, order))
-    if options.check or options.audit:
-        from lehr.compiler import check
-
-        made = check.joint(made, request.graph, found.forms, split, order)
-    return made
-
-
-def sized(request: Request, options: Options, make: Callable[..., Any]) -> Compiled:
-    """`native` for a graph with symbols, whose values are read from the inputs at each call."""
-    read, hints = request.read, request.sizes
-    if not request.tangents:
-        program = make(request.graph, request.strides, options, hints)
-
-        def alone(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
-            return program(inputs, read(inputs)), None
+        def sized(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
+            return program(inputs, *read(inputs)), None
+        alone = sized if request.sizes else plain
         return Compiled(functools.partial(alone, program), report=(program,),
                         bind=binding(alone, program), same=word.same())
     split, order = (found := Halves.of(request)).split, found.order
     kept = places(split, order)
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])
-    first = make(split.forward, [*request.strides, *saved], options, hints)
-    second = make(split.backward, request.grad_strides, options, hints)
+    first = make(split.forward, [*request.strides, *saved], *given)
+    second = make(split.backward, request.grad_strides, *given)
 
     def forward(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         sizes = read(inputs)
-        made = program(inputs, sizes)
+        made = program(inputs, *sizes)
         return made[:count], (sizes, collect(kept, inputs, made[count:]))
 
     def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
+        sizes, rest = state
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
-        return second([*state[1], *rows], state[0])
-    again = replaying(found.functional, request)
-    return Compiled(functools.partial(forward, first), backward, again, (first, second),
-                    binding(forward, first), word.same(), reads_of(split, order))
+        return second([*rest, *rows], *sizes)
+    made = Compiled(
+        functools.partial(forward, first), backward, replaying(found.functional, request),
+        (first, second), binding(forward, first), word.same(), reads_of(split, order))
+    if (options.check or options.audit) and not request.sizes:
+        from lehr.compiler import check
+
+        made = check.joint(made, request.graph, found.forms, split, order)
+    return made
 
 
 def plain(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
