@@ -22,14 +22,21 @@ CLI = Path(__file__).resolve().parents[1]
 
 
 def stand(name: str):
-    """Import a module and let it answer to `lehr` here, with the cases beside it, but not the
-    command line that they lie in."""
-    sys.modules["lehr"] = module = importlib.import_module(name)
+    """Import a module and let it answer to `lehr` here, with lehr's command line beside it."""
+    module = importlib.import_module(name)
+    if name != "lehr":
+        sys.modules["lehr"] = module
+        bare()
+    return module
+
+
+def bare() -> None:
+    """Makes the packages that the cases lie in without running them: no worker needs a command
+    line, and to import one takes time that is no framework's."""
     for part in ("", "bench", "demo"):
         package = types.ModuleType(f"lehr.cli.{part}".rstrip("."))
         package.__path__ = [str(CLI / part)]
         sys.modules[package.__name__] = package
-    return module
 
 
 def cpu_seconds() -> float:
@@ -149,6 +156,7 @@ class Worker:
 def main(module: str, cases: str, threads: str) -> None:
     """Answer one line for each line of standard input, until it ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
+    bare()
     os.dup2(2, 1)  # what a framework prints must not mix with the answers
     worker = None
     for line in sys.stdin:
