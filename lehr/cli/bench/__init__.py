@@ -79,6 +79,7 @@ def command(
     settings = measure.Settings(threads, rounds, seconds, timeout, starts, tuning)
     console, progress = Console(), Console(stderr=True)
     results: dict = {}
+    stopped = False
     kept: dict = {}
     if not console.is_terminal:
         console.width = 160
@@ -94,6 +95,7 @@ def command(
                 if record:  # after each, so that a run that is stopped has not been for nothing
                     record.write_text(json.dumps(kept, indent=1, default=str) + "\n", "utf-8")
         except KeyboardInterrupt:
+            stopped = True
             progress.print(f"stopped: what follows is what was measured of {len(results)} rows")
         finally:
             bench.kill()
@@ -108,3 +110,5 @@ def command(
         page_path.write_text(page.page(kept), "utf-8")
     if any(cell.wrong for cells in results.values() for cell in cells.values()):
         raise SystemExit(1)
+    if stopped:
+        raise SystemExit(130)  # as a shell says of a program that Ctrl-C ended
