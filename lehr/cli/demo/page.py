@@ -1,14 +1,12 @@
-"""The demo's report as one HTML file that needs nothing besides itself."""
+"""The demo's report in HTML."""
 
 from __future__ import annotations
 
-import base64
 import json
 from html import escape
-from pathlib import Path
-from string import Template
 
 from lehr.cli import chart
+from lehr.cli import page as frame
 from lehr.cli.demo import report
 
 TRAIN, HELD, EAGER, COMPILED = "#2f6fb0", "#d1495b", "#9aa5b1", "#2e8b57"
@@ -17,23 +15,23 @@ TRAIN, HELD, EAGER, COMPILED = "#2f6fb0", "#d1495b", "#9aa5b1", "#2e8b57"
 def page(record: dict) -> str:
     """HTML text made from a run's record (see `report.record`)."""
     prompt, drawn = record["sample"]
-    rows = (f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in report.figures(record))
+    rows = [f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in report.figures(record)]
     config = ", ".join(f"{k} {v}" for k, v in record["config"].items())
-    versions = ", ".join(f"{k} {v}" for k, v in record["versions"].items())
-    template = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
-    return template.substitute(
-        about=escape(f"{record['parameters'] / 1e6:.2f} M parameters; {config}"),
-        figures="\n".join(rows),
-        charts="\n".join(f'<img alt="{escape(name)}" src="{uri}">' for name, uri in charts(record)),
-        prompt=escape(prompt),
-        drawn=escape(drawn),
-        versions=escape(versions),
-        counts=escape(json.dumps(record["compiler"], indent=1, default=str)),
-    )
+    counts = escape(json.dumps(record["compiler"], indent=1, default=str))
+    return frame.page(
+        "lehr demo",
+        "A byte-level GPT trained on the source of Python's standard library. "
+        f"{record['parameters'] / 1e6:.2f} M parameters; {config}",
+        ["<table>", *rows, "</table>", *charts(record),
+         "<h2>Sampled text</h2>",
+         "<p>Grey: held-out text that the model was given. Black: what it wrote.</p>",
+         f'<pre><span class="prompt">{escape(prompt)}</span>{escape(drawn)}</pre>',
+         f"<details><summary>Compiler statistics</summary><pre>{counts}</pre></details>"],
+        record["versions"])
 
 
-def charts(record: dict) -> list[tuple[str, str]]:
-    """(name, data URI) of each chart."""
+def charts(record: dict) -> list[str]:
+    """The charts, as HTML."""
     curves = [
         chart.Series("training", list(enumerate(record["losses"], 1)), TRAIN),
         chart.Series("held out", record["held"], HELD, marks=True),
@@ -54,4 +52,4 @@ def charts(record: dict) -> list[tuple[str, str]]:
     ]
     if times:
         made.append(("step time", chart.bars(times, "Median wall time of one step", "ms")))
-    return [(n, "data:image/png;base64," + base64.b64encode(png).decode()) for n, png in made]
+    return [frame.image(name, png) for name, png in made]
