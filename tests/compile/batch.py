@@ -159,11 +159,11 @@ def attempt(calls: Sequence[Call], run: Callable[[Sequence[Call]], list[str]],
     failures += [Failure(c, text) for c, text in zip(calls, texts, strict=True) if text]
 
 
-def values(calls: Sequence[Call], backend: str = "inductor") -> list[Failure]:
+def values(calls: Sequence[Call], backend: str = "inductor", **options: Any) -> list[Failure]:
     """The calls whose compiled results are not eager's."""
     def run(calls: Sequence[Call]) -> list[str]:
         want = eager(calls)
-        have = compiled(calls, backend)
+        have = compiled(calls, backend, **options)
         return [different(a, b, c.op, tensors_in(c.bound))
                 for c, a, b in zip(calls, have, want, strict=True)]
     failures: list[Failure] = []
@@ -171,11 +171,13 @@ def values(calls: Sequence[Call], backend: str = "inductor") -> list[Failure]:
     return failures
 
 
-def gradients(calls: Sequence[Call], backend: str = "inductor") -> list[Failure]:
+def gradients(
+    calls: Sequence[Call], backend: str = "inductor", **options: Any
+) -> list[Failure]:
     """The calls whose compiled gradients are not eager's; operands are leaves."""
     def run(calls: Sequence[Call]) -> list[str]:
         want = reverse(calls, eager(calls))
-        have = reverse(calls, compiled(calls, backend))
+        have = reverse(calls, compiled(calls, backend, **options))
         found = []
         for c, a, b in zip(calls, have, want, strict=True):
             texts = [(i, _gradient(x, y, c)) for i, (x, y) in enumerate(zip(a, b, strict=True))]

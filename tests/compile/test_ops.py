@@ -1,7 +1,8 @@
 """Every op's samples through `lehr.compile` with the native back end: what eager gives.
 
 Many calls are one compiled function (`batch`). The quick tests take some samples of every op, of
-every dtype in turn; the slow ones take them all.
+every dtype in turn; the slow ones take them all, and have the C compiled without optimisation:
+what they look for is in the source, and gcc would take three quarters of their time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -63,7 +65,7 @@ def some(op: Op, dtypes: tuple[dt.DType, ...]) -> Iterator[Sample]:
 
 
 def run(ops: list[Op], choose: Callable[..., Iterator[Sample]], dtypes: tuple[dt.DType, ...],
-        grad: bool = False) -> None:
+        grad: bool = False, **options: Any) -> None:
     calls = []
     for op in ops:
         for sample in choose(op, dtypes):
@@ -73,7 +75,7 @@ def run(ops: list[Op], choose: Callable[..., Iterator[Sample]], dtypes: tuple[dt
     failures: list[Failure] = []
     check = batch.gradients if grad else batch.values
     for i in range(0, len(calls), SIZE):
-        failures += check(calls[i:i + SIZE])
+        failures += check(calls[i:i + SIZE], **options)
     assert not failures, "\n".join(map(str, failures[:40]))
 
 
@@ -93,14 +95,14 @@ def test_gradients(ops: list[Op]) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("ops", chunks(CAPTURED))
 def test_every_value(ops: list[Op]) -> None:
-    run(ops, every, DTYPES)
+    run(ops, every, DTYPES, optimize=0)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("ops", chunks(DIFFERENTIABLE))
 def test_every_gradient(ops: list[Op]) -> None:
-    run(ops, every, DTYPES[:2], grad=True)
+    run(ops, every, DTYPES[:2], grad=True, optimize=0)
 
 
 @pytest.mark.parametrize("op", BREAKING, ids=lambda op: op.name)
