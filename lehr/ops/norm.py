@@ -117,7 +117,8 @@ class standardize:
             return made
 
         def weight() -> Any:
-            return None if gy is None else gy * ((x - mean) * F.rsqrt(var + eps))
+            return None if gy is None else F.standardize_scale(gy, x, mean, var, tuple(w.shape),
+                                                               dims, eps, center)
         return image, weight, gy
 
     def samples(s: Any) -> Any:
@@ -173,6 +174,46 @@ class standardize_grad:
         yield s(s.f(3, 4, 5), s.f(3, 4, 5), s.f(1, 4, 1), s.f(1, 4, 1, pos=True), None, [0, 2],
                 1e-5, False)
     dtypes = "float half"
+
+
+def _widened(shape: Any, size: Any) -> list[int]:
+    """The dimensions of `size` over which a weight of `shape` is broadcast."""
+    gap = len(size) - len(shape)
+    return [*range(gap), *(gap + i for i, n in enumerate(shape)
+                           if isinstance(n, int) and n == 1 and not same(size[gap + i], 1))]
+
+
+@op("standardize_scale(grad: Tensor, input: Tensor, mean: Tensor, var: Tensor, shape: list[int], "
+    "dims: list[int], eps: float, center: bool = True) -> Tensor")
+class standardize_scale:
+    """Gradient of `standardize`'s weight, of that shape, from its first result's: the sum of
+    grad * (x - mean) / sqrt(var + eps)."""
+
+    kind, where, tolerance = EXTERN, "", TOLERANCE
+
+    def rule(g: Any, x: Any, mean: Any, var: Any, shape: Any, *rest: Any) -> Spec:
+        return Spec(tuple(shape), mean.dtype, device_of((g, x)), mean.dtype)
+
+    def eager(np: Any, g: Any, x: Any, mean: Any, var: Any, shape: Any, dims: Any, eps: Any,
+              center: Any) -> Any:
+        hat = x - mean if center else x.copy()
+        hat *= 1 / np.sqrt(var + x.dtype.type(eps))
+        hat *= g
+        return hat.sum(tuple(_widened(shape, x.shape)), keepdims=True).reshape(shape)
+
+    def decomp(F: Any, g: Any, x: Any, mean: Any, var: Any, shape: Any, dims: Any, eps: Any,
+               center: Any) -> Any:
+        product = g * ((x - mean) * F.rsqrt(var + eps))
+        wide = _widened(shape, x.shape)
+        total = F.sum(product, wide, True) if wide else product
+        return F.reshape(total, tuple(shape)) if len(shape) < x.ndim else total
+
+    def samples(s: Any) -> Any:
+        yield s(s.f(3, 4, 5), s.f(3, 4, 5), s.f(3, 4, 1), s.f(3, 4, 1, pos=True), [5], [2], 1e-5)
+        yield s(s.f(3, 4, 5), s.f(3, 4, 5), s.f(1, 4, 1), s.f(1, 4, 1, pos=True), [1, 4, 1], [0, 2],
+                1e-5)
+        yield s(s.f(3, 4), s.f(3, 4), s.f(3, 1) * 0, s.f(3, 1, pos=True), [3, 4], [1], 1e-5, False)
+    dtypes = "float"
 
 
 # Layers

@@ -30,7 +30,28 @@ def _choose(np, condition, x, y):
     made = _array_type(np, (x, y)).wide
     x, y = (execute.cast(a, made) if isinstance(a, np.ndarray) else execute.number(a, made)
             for a in (x, y))
+    if condition.size >= LARGE and made.itemsize <= 8:
+        return _by_bits(np, condition, x, y)
     return np.where(condition, x, y)
+
+
+LARGE = 1 << 12  # numbers from which on a choice by bits is faster
+
+
+def _by_bits(np, condition, x, y):
+    """`np.where` without its branches, which cost five times as much where nobody foresees them."""
+    kind = np.dtype(f"i{x.dtype.itemsize}")
+    mask = condition.astype(bool, copy=False).astype(kind)
+    a, b = x.view(kind), y.view(kind)
+    if a.ndim == 0 and a == 0:
+        mask -= kind.type(1)
+        return (mask & b).view(x.dtype)
+    np.negative(mask, out=mask)
+    if b.ndim == 0 and b == 0:
+        return (mask & a).view(x.dtype)
+    made = np.asarray(a ^ b) & mask
+    made ^= b
+    return made.view(x.dtype)
 
 
 def _choose_typed(F, condition, x, y):

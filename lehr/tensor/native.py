@@ -41,37 +41,44 @@ class Turn(ctypes.Structure):
     """`lehr_turn` of convolution.c."""
 
     _fields_ = [("apart", ctypes.c_void_p), ("together", ctypes.c_void_p),
+                ("bias", ctypes.c_void_p),
                 *((name, _Int) for name in ("n", "c", "p", "n_step", "c_step", "back"))]
 
 
-class Kernels:
-    """The functions of the template, in a process that has a compiler or its code."""
+class Library:
+    """The functions of a template, in a process that has a compiler or its code."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         from lehr.compiler.run import pool, template
 
-        made = template.need("convolution")
+        made = template.need(name)
         assert made is not None
-        self.table = pool.pool().table
-        pair = ctypes.c_void_p, ctypes.c_void_p
-        self.convolve = made.function("lehr_convolve", None, *pair)
-        self.weigh = made.function("lehr_convolve_weight", None, *pair)
-        self.turn = made.function("lehr_turn_images", None, *pair)
+        self._made, self._table = made, pool.pool().table
+        self._functions: dict[str, Callable[..., Any]] = {}
+
+    def call(self, name: str, record: ctypes.Structure) -> None:
+        """Runs a function of (runtime, record)."""
+        found = self._functions.get(name)
+        if found is None:
+            found = self._made.function(name, None, ctypes.c_void_p, ctypes.c_void_p)
+            self._functions[name] = found
+        found(self._table, ctypes.byref(record))
 
 
 @functools.cache
-def kernels() -> Kernels | None:
-    """None where there is no compiler, which is said once in the log."""
-    from lehr.compiler.run import library, toolchain
+def library(name: str) -> Library | None:
+    """A template's functions; None where there is no compiler, which is said once in the log."""
+    from lehr.compiler.run.library import LoadError
+    from lehr.compiler.run.toolchain import CompileError
 
     try:
-        return Kernels()
-    except (toolchain.CompileError, library.LoadError) as error:
-        _tell("convolutions by numpy: %s", error)
+        return Library(name)
+    except (CompileError, LoadError) as error:
+        _tell("%s by numpy: %s", name, error)
         return None
 
 
-def together(k: Kernels, x: Any) -> Any:
+def together(k: Library, x: Any) -> Any:
     """Images [n, c, *size] as [n, *size, c], channels together."""
     last = np.moveaxis(x, 1, -1)
     if x.strides[1] == 4 or x.shape[1] == 1:
@@ -83,17 +90,18 @@ def together(k: Kernels, x: Any) -> Any:
     return made
 
 
-def apart(k: Kernels, last: Any) -> Any:
-    """Dense [n, *size, c] as dense [n, c, *size]."""
+def apart(k: Library, last: Any, bias: Any = None) -> Any:
+    """Dense [n, *size, c] as dense [n, c, *size], plus a number for each c."""
     made = np.empty((last.shape[0], last.shape[-1], *last.shape[1:-1]), np.float32)
-    _turn(k, made, last, 1)
+    _turn(k, made, last, 1, bias)
     return made
 
 
-def _turn(k: Kernels, x: Any, last: Any, back: int) -> None:
-    q = Turn(x.ctypes.data, last.ctypes.data, x.shape[0], x.shape[1], math.prod(x.shape[2:]),
+def _turn(k: Library, x: Any, last: Any, back: int, bias: Any = None) -> None:
+    q = Turn(x.ctypes.data, last.ctypes.data, None if bias is None else bias.ctypes.data,
+             x.shape[0], x.shape[1], math.prod(x.shape[2:]),
              x.strides[0] // 4, x.strides[1] // 4, back)
-    k.turn(k.table, ctypes.byref(q))
+    k.call("lehr_turn_images", q)
 
 
 def _dense(x: Any) -> bool:
@@ -127,11 +135,11 @@ def _call(x: Any, w: Any, y: Any, groups: int, geometry: Sequence[Sequence[int]]
                                      *ws[2:]))
 
 
-def _worth(x: Any, w: Any, products: int) -> Kernels | None:
+def _worth(x: Any, w: Any, products: int) -> Library | None:
     """The kernels, for a call that they do and that is worth it."""
     if products < LEAST or x.dtype != np.float32 or w.dtype != np.float32 or x.ndim > 5:
         return None
-    return kernels()
+    return library("convolution")
 
 
 def _channels_last(*arrays: Any) -> bool:
@@ -166,10 +174,12 @@ def convolution(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any
     x, w = together(k, _aligned(x)), _aligned(w)
     y = np.empty((x.shape[0], *size, outputs), np.float32)
     q = _call(x, w, y, groups, geometry, transposed)
-    k.convolve(k.table, ctypes.byref(q))
+    k.call("lehr_convolve", q)
+    if not last:
+        return apart(k, y, None if b is None else np.ascontiguousarray(b, np.float32))
     if b is not None:
         y += b
-    return np.moveaxis(y, -1, 1) if last else apart(k, y)
+    return np.moveaxis(y, -1, 1)
 
 
 def conv_weight(x: Any, g: Any, size: Any, stride: Any, padding: Any, dilation: Any,
@@ -183,7 +193,7 @@ def conv_weight(x: Any, g: Any, size: Any, stride: Any, padding: Any, dilation: 
     x, g = together(k, _aligned(x)), together(k, _aligned(g))
     geometry = [each(v, n, "size") for v in (stride, padding, dilation)]
     q = _call(x, made, g, groups, geometry, False)
-    k.weigh(k.table, ctypes.byref(q))
+    k.call("lehr_convolve_weight", q)
     return made
 
 
@@ -196,8 +206,18 @@ def run(op: Op, args: tuple[Any, ...], plan: kernel.Plan) -> Any:
     made = KERNELS[op.name](*values)
     if made is NotImplemented:
         return made
-    return kernel.finish(op, made, plan.results[0], values)
+    if not plan.several:
+        return kernel.finish(op, made, plan.results[0], values)
+    parts = tuple([kernel.finish(op, a, r, values)
+                   for a, r in zip(made, plan.results, strict=True)])
+    return op.signature.named(*parts) if op.signature.named else parts
 
 
-for _name in KERNELS:
-    registry.get(_name).slots["cpu"] = run
+def fill(kernels: dict[str, Callable[..., Any]]) -> None:
+    """Puts kernels, arrays in and arrays or NotImplemented out, into the ops' slots."""
+    KERNELS.update(kernels)
+    for name in kernels:
+        registry.get(name).slots["cpu"] = run
+
+
+fill(KERNELS)

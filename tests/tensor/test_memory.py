@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import resource
 
 import numpy as np
 import pytest
 
 import lehr
 from lehr.ops import registry
-from lehr.tensor import dispatch
+from lehr.tensor import dispatch, heap
 from lehr.tensor.direct import DIRECT
 
 
@@ -149,3 +150,19 @@ def test_overlapping_operands() -> None:
     z = lehr.arange(5.0)
     z[1:].copy_(z[:-1])
     assert z.tolist() == y.tolist()
+
+
+def test_freed_memory_stays_unless_the_user_decides(monkeypatch) -> None:
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    if not heap.keep():
+        pytest.skip("not glibc's heap")
+    faults = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        made = [lehr.ones(1 << 20) for _ in range(8)]  # 4 MB each
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        del made
+    assert faults[-1] < 8 << 10 >> 2, faults  # a page is 4 KiB; 8192 are written
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+    assert not heap.keep()

@@ -302,6 +302,32 @@ EXPORT void lehr_convolve(const lehr_runtime *rt, const lehr_convolution *q) {
   free(made);
 }
 
+/* Adds to sums[many][width] what pixels of a chunk, in that order, have at a tap that they meet. */
+static void add(const lehr_convolution *q, const float *x, const int64_t *tap, int64_t many,
+                const int64_t *at, int32_t (*place)[CHUNK], const int32_t *order, int64_t n,
+                int64_t width, int deep, const float *rows, float *sums) {
+  int64_t met[CHUNK], count = 0, shift = 0, reach[3];
+  int32_t of[CHUNK];
+  for (int d = 0; d < 3; d++) {
+    reach[d] = tap[d] * q->dilation[d];
+    shift += reach[d] * q->x_step[d + 1];
+  }
+  for (int64_t j = 0; j < n; j++) {
+    int64_t i = order[j];
+    met[count] = at[i] + shift;
+    of[count] = (int32_t)(i * width);
+    count += ((uint64_t)(place[0][i] + reach[0]) < (uint64_t)q->size[0]) &
+             ((uint64_t)(place[1][i] + reach[1]) < (uint64_t)q->size[1]) &
+             ((uint64_t)(place[2][i] + reach[2]) < (uint64_t)q->size[2]);
+  }
+  if (count == 0) return;
+  int64_t tiles = (many + MOST_R - 1) / MOST_R;
+  for (int64_t j = 0; j < tiles; j++) {
+    int64_t a = many * j / tiles, b = many * (j + 1) / tiles;
+    OUTERS[deep][b - a - 1](x + a, met, rows, of, count, sums + a * width);
+  }
+}
+
 /* The gradient of some columns and input channels of the kernel. */
 static void weigh(void *ctx, int64_t chunk, int64_t worker) {
   const plan *f = ctx;
@@ -314,8 +340,10 @@ static void weigh(void *ctx, int64_t chunk, int64_t worker) {
   int64_t low = q->in * part / f->parts, many = q->in * (part + 1) / f->parts - low;
   float *sums = scratch(0, taps * many * width * 4), *rows = scratch(1, CHUNK * width * 4);
   const float *x = q->x + group * q->in + low, *g = q->y + group * q->out + first;
-  int64_t at[CHUNK], met[CHUNK];
-  int32_t of[CHUNK], place[3][CHUNK];
+  int64_t at[CHUNK];
+  int32_t place[3][CHUNK], order[CHUNK];
+  /* Taps along a row, and their channels, follow each other in memory: they are one long sum. */
+  int joined = k[2] > 1 && q->dilation[2] == 1 && many == xs[3];
   (void)worker;
   if (many == 0) return;
   memset(sums, 0, (size_t)(taps * many * width * 4));
@@ -335,22 +363,21 @@ static void weigh(void *ctx, int64_t chunk, int64_t worker) {
       memcpy(rows + i * width, from, 4 * (size_t)columns);
       for (int d = 3; d >= 0 && ++c[d] == (d ? m[d - 1] : q->batch) && d; d--) c[d] = 0;
     }
-    for (int64_t t = 0; t < taps; t++) {
-      int64_t count = 0, tap[3] = {t / (k[1] * k[2]), t / k[2] % k[1], t % k[2]}, shift = 0;
-      for (int d = 0; d < 3; d++) tap[d] *= q->dilation[d], shift += tap[d] * xs[d + 1];
-      for (int64_t i = 0; i < n; i++) {
-        met[count] = at[i] + shift;
-        of[count] = (int32_t)(i * width);
-        count += ((uint64_t)(place[0][i] + tap[0]) < (uint64_t)q->size[0]) &
-                 ((uint64_t)(place[1][i] + tap[1]) < (uint64_t)q->size[1]) &
-                 ((uint64_t)(place[2][i] + tap[2]) < (uint64_t)q->size[2]);
-      }
-      if (count == 0) continue;
-      int64_t tiles = (many + MOST_R - 1) / MOST_R;
-      for (int64_t j = 0; j < tiles; j++) {
-        int64_t a = many * j / tiles, b = many * (j + 1) / tiles;
-        OUTERS[deep][b - a - 1](x + a, met, rows, of, count, sums + (t * many + a) * width);
-      }
+    int64_t whole = 0, last = n;
+    for (int64_t i = 0; i < n; i++)
+      if (!joined || (place[2][i] >= 0 && place[2][i] + k[2] <= q->size[2]))
+        order[whole++] = (int32_t)i;
+      else
+        order[--last] = (int32_t)i;
+    for (int64_t t = 0; t < taps; t += joined ? k[2] : 1) {
+      int64_t tap[3] = {t / (k[1] * k[2]), t / k[2] % k[1], t % k[2]};
+      int64_t edges = joined ? n - whole : n;
+      if (joined)
+        add(q, x, tap, k[2] * many, at, place, order, whole, width, deep, rows,
+            sums + t * many * width);
+      for (int64_t l = 0; l < (joined && edges ? k[2] : 1 - joined); l++, tap[2]++)
+        add(q, x, tap, many, at, place, order + n - edges, edges, width, deep, rows,
+            sums + (t + l) * many * width);
     }
   }
   float *w = q->w + group * ws[0] + first * ws[1] + low * ws[2];
@@ -379,6 +406,7 @@ EXPORT void lehr_convolve_weight(const lehr_runtime *rt, const lehr_convolution 
 /* Images [n][c][p] with other steps of n and c, and [n][p][c], each made of the other. */
 typedef struct {
   float *apart, *together;
+  const float *bias; /* added to [n][c][p], a number for each c, or NULL */
   int64_t n, c, p, n_step, c_step, back;
 } lehr_turn;
 
@@ -394,6 +422,7 @@ static void turn(void *ctx, int64_t chunk, int64_t worker) {
       vec *to = (vec *)(b + p * q->c + c);
       if (q->back) {
         vec e = *to;
+        if (q->bias) e += *(const vec *)(q->bias + c);
         UNROLL for (int l = 0; l < LANES; l++) from[l * q->c_step] = e[l];
       } else {
         vec e = {0};
@@ -404,7 +433,7 @@ static void turn(void *ctx, int64_t chunk, int64_t worker) {
   for (; c < q->c; c++)
     for (int64_t p = low; p < high; p++)
       if (q->back)
-        a[c * q->c_step + p] = b[p * q->c + c];
+        a[c * q->c_step + p] = b[p * q->c + c] + (q->bias ? q->bias[c] : 0);
       else
         b[p * q->c + c] = a[c * q->c_step + p];
 }

@@ -26,6 +26,7 @@ class Source(NamedTuple):
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
 SOURCES = {
     "convolution": Source(("convolution.c",)),
+    "layer": Source(("layer.c",)),
     "attention": Source(("attention.h", "attention.c")),
     "attention_back": Source(("attention.h", "attention_back.c")),
     "half": Source(("amx.h", "half.c")),
