@@ -342,8 +342,10 @@ static void weigh(void *ctx, int64_t chunk, int64_t worker) {
   const float *x = q->x + group * q->in + low, *g = q->y + group * q->out + first;
   int64_t at[CHUNK];
   int32_t place[3][CHUNK], order[CHUNK];
-  /* Taps along a row, and their channels, follow each other in memory: they are one long sum. */
-  int joined = k[2] > 1 && q->dilation[2] == 1 && many == xs[3];
+  /* Taps along a row, and their channels, follow each other in memory: they are one long sum, for
+     pixels that meet them all. Those come first, also where a task has a part of the channels: the
+     order of a sum does not depend on threads. */
+  int parted = k[2] > 1 && q->dilation[2] == 1 && q->in == xs[3], joined = parted && many == q->in;
   (void)worker;
   if (many == 0) return;
   memset(sums, 0, (size_t)(taps * many * width * 4));
@@ -365,19 +367,18 @@ static void weigh(void *ctx, int64_t chunk, int64_t worker) {
     }
     int64_t whole = 0, last = n;
     for (int64_t i = 0; i < n; i++)
-      if (!joined || (place[2][i] >= 0 && place[2][i] + k[2] <= q->size[2]))
+      if (!parted || (place[2][i] >= 0 && place[2][i] + k[2] <= q->size[2]))
         order[whole++] = (int32_t)i;
       else
         order[--last] = (int32_t)i;
-    for (int64_t t = 0; t < taps; t += joined ? k[2] : 1) {
+    for (int64_t t = 0; t < taps; t++) {
       int64_t tap[3] = {t / (k[1] * k[2]), t / k[2] % k[1], t % k[2]};
-      int64_t edges = joined ? n - whole : n;
-      if (joined)
-        add(q, x, tap, k[2] * many, at, place, order, whole, width, deep, rows,
-            sums + t * many * width);
-      for (int64_t l = 0; l < (joined && edges ? k[2] : 1 - joined); l++, tap[2]++)
-        add(q, x, tap, many, at, place, order + n - edges, edges, width, deep, rows,
-            sums + (t + l) * many * width);
+      float *sum = sums + t * many * width;
+      if (!joined || tap[2] == 0)
+        add(q, x, tap, joined ? k[2] * many : many, at, place, order, whole, width, deep, rows,
+            sum);
+      if (whole < n)
+        add(q, x, tap, many, at, place, order + whole, n - whole, width, deep, rows, sum);
     }
   }
   float *w = q->w + group * ws[0] + first * ws[1] + low * ws[2];
