@@ -85,7 +85,7 @@ def test_modules_and_packages(tmp_path):
     (tmp_path / "pack" / "prog.py").write_text(
         "from . import other\nimport torch, sys\nprint(other.x, sys.argv[1:], torch.ones(1))\n")
     made = subprocess.run([sys.executable, "-m", "lehr.cli", "run", "-m", "pack.prog", "a"],
-                          capture_output=True, text=True, timeout=60, cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, cwd=tmp_path,
                           env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
     assert made.stdout == "3 ['a'] tensor([1.])\n", made.stderr
 

@@ -165,7 +165,7 @@ def test_a_build_may_build_others_and_even_itself(box):
     inner = lambda: box.get_or_build(b, lambda: b"b") + box.get_or_build(a, lambda: b"a")
     start = time.monotonic()
     assert box.get_or_build(a, inner) == b"ba"
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 30    # not the lock's patience
 
 
 def test_threads_build_once(box):
@@ -207,7 +207,7 @@ def test_processes_build_once_and_all_succeed(box, child, tmp_path):
     built = tmp_path / "built"
     children = [child(BUILDER, box.folder, built, 0.5) for _ in range(4)]
     for process in children:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         assert (process.returncode, err, out) == (0, "", "ready\nbuilt\n")
     assert len(built.read_text().split()) == 1
 
@@ -222,19 +222,19 @@ def test_a_killed_builder_blocks_nobody(box, child, tmp_path):
     time.sleep(0.1)
     assert second.poll() is None  # it waits for the first
     first.send_signal(signal.SIGKILL)
-    out, _ = second.communicate(timeout=30)
+    out, _ = second.communicate(timeout=120)
     assert out == "built\n"
     assert box.get(SAME) == b"built"
 
 
 def test_a_dead_builder_whose_child_keeps_the_lock_blocks_nobody(box, child, tmp_path):
     built = tmp_path / "built"
-    stay = "os.fork() and os._exit(1); os.close(1); os.close(2); time.sleep(6)"
+    stay = "os.fork() and os._exit(1); os.close(1); os.close(2); time.sleep(60)"
     orphan = BUILDER.replace("time.sleep(seconds)", stay)
-    assert child(orphan, box.folder, built, 0).wait(30) == 1
+    assert child(orphan, box.folder, built, 0).wait(120) == 1
     start = time.monotonic()
     assert box.get_or_build(SAME, lambda: b"mine") == b"mine"
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 50
 
 
 def test_a_holder_that_hangs_is_waited_for_no_longer_than_the_patience(use, tmp_path):
@@ -243,7 +243,7 @@ def test_a_holder_that_hangs_is_waited_for_no_longer_than_the_patience(use, tmp_
     with Lock(str(tmp_path), "k"):
         start = time.monotonic()
         with Lock(str(tmp_path), "k", patience=0.2):
-            assert 0.2 <= time.monotonic() - start < 5
+            assert 0.2 <= time.monotonic() - start < 60
 
 
 KILLED = """
@@ -254,15 +254,17 @@ print("ready", flush=True)
 while True:
     for n in range(20):
         box.put(Key("so", (), f"{n:040x}"), bytes([n]) * 3_000_000)
+        print("put", flush=True)
 """
 
 
 def test_kill_at_any_time_leaves_a_usable_folder(box, child):
     generator = random.Random(1)
-    for _ in range(6):
+    for puts in range(6):
         process = child(KILLED, box.folder)
-        process.stdout.readline()
-        time.sleep(generator.uniform(0.0, 0.2))
+        for _ in range(1 + puts):
+            process.stdout.readline()
+        time.sleep(generator.uniform(0.0, 0.1))
         process.kill()
         process.wait()
     whole = 0
@@ -416,7 +418,7 @@ from lehr.compiler.run.cache import Key, store
 sys.stdout.write(str(len(store().get(Key("so", (), sys.argv[1])))))
 """
     process = child(program, k.hex, LEHR_CACHE_DIR=str(tmp_path / "elsewhere"), HOME="/nowhere")
-    assert process.communicate(timeout=30) == (str(len(DATA)), "")
+    assert process.communicate(timeout=120) == (str(len(DATA)), "")
 
 
 def test_default_folder(use, monkeypatch, tmp_path):
@@ -482,4 +484,4 @@ import lehr.compiler.run.cache
 heavy = "ctypes subprocess filelock json tempfile tarfile torch multiprocessing asyncio"
 sys.stdout.write(" ".join(m for m in heavy.split() if m in sys.modules))
 """
-    assert child(program).communicate(timeout=30) == ("", "")
+    assert child(program).communicate(timeout=120) == ("", "")

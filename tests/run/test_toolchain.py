@@ -373,4 +373,4 @@ from lehr.compiler.run import toolchain
 toolchain.parts()
 sys.stdout.write(" ".join(m for m in ("ctypes", "subprocess", "numpy") if m in sys.modules))
 """
-    assert child(program).communicate(timeout=30) == ("", "")
+    assert child(program).communicate(timeout=120) == ("", "")
