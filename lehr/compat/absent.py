@@ -21,6 +21,13 @@ PARTS: dict[str, Part] = {
     "torch": Part("a name of PyTorch that lehr lacks", GUARD),
     "torch.Tensor": Part("a method of tensors that lehr lacks",
                          "write it with other operations"),
+    **{name: Part("half-precision complex numbers, which numpy cannot hold",
+                  "use complex64: x.cfloat()")
+       for name in ("torch.complex32", "torch.chalf", "torch.Tensor.chalf")},
+    **{f"torch.{name}": Part("an unsigned integer type that lehr lacks", "use int64")
+       for name in ("uint16", "uint32", "uint64")},
+    "torch.hash_tensor": Part("a hash whose type, uint64, lehr lacks",
+                              "hash the bytes: hashlib.sha256(x.numpy())"),
     "torch.nn": Part("a layer or function that lehr lacks",
                      "write it as an nn.Module over the operations that there are"),
     "torch.fx": Part("graphs of Python programs that the program itself rewrites",

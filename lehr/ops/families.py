@@ -44,6 +44,7 @@ FAMILIES = (
     "classify",
     "linalg",
     "factor",
+    "ldl",
     "lu",
     "reflect",
     "spectral",
