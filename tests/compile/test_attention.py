@@ -110,6 +110,24 @@ def test_half_precision(dtype):
     assert made.dtype is kind and (made != want).float().mean().item() < 0.01
 
 
+@pytest.mark.parametrize("sizes", [(197, 64, 64), (50, 33, 33)])
+def test_bfloat16_heads_are_read_and_written_where_they_lie(sizes, programs):
+    rows, e, ev = sizes
+    x = lehr.from_numpy(array(2, rows, 2 * (2 * e + ev))).bfloat16()
+
+    def f(x):
+        q, k, v = (t.unflatten(-1, (2, -1)).transpose(1, 2)
+                   for t in x.split((2 * e, 2 * e, 2 * ev), -1))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+
+    have, want = lehr.compile(f)(x), f(x.double())
+    assert have.dtype is lehr.bfloat16
+    np.testing.assert_allclose(have.double().numpy(), want.numpy(), 2.0 ** -8, 1e-4)
+    _, program, _, code = programs[0].lowered()
+    assert code.record["templates"] == ["attention_half"]
+    assert sum(type(s).__name__ == "Kernel" for s in program.steps) == 0
+
+
 def test_numbers_that_are_none():
     q, k, v = array(1, 1, 9, 16), array(1, 1, 20, 16), array(1, 1, 20, 16)
     q[0, 0, 4] = np.nan

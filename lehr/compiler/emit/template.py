@@ -38,9 +38,9 @@ class Calls(Maker):
         return Template(name, function, record, fields, tuple(self.before), tuple(self.after),
                         tuple(self.scratch), self.views)
 
-    def copied(self, o: Operand, name: str, strides: tuple[Any, ...]
-               ) -> tuple[Buffer, tuple[Any, ...]]:
-        source, made = self.view(o, name), self.laid(name, dt.float32, o.shape, strides)
+    def copied(self, o: Operand, name: str, strides: tuple[Any, ...],
+               dtype: DType = dt.float32) -> tuple[Buffer, tuple[Any, ...]]:
+        source, made = self.view(o, name), self.laid(name, dtype, o.shape, strides)
         self.before.append(self.moved(name, source, made))
         return made, strides
 

@@ -27,7 +27,13 @@ def _streams(args: tuple[Any, ...]) -> bool:
     return (p == 0 and not isinstance(seed, Value) and not isinstance(offset, Value)
             and all(t.dtype.wide is dt.float32 for t in floats)
             and all(isinstance(n, int) and n > 0 for t in tensors for n in t.shape)
-            and all(n % 16 == 0 for n in rows) and all(len(t.shape) <= 6 for t in floats))
+            and all(len(t.shape) <= 6 for t in floats)
+            and (_half(args) or all(n % 16 == 0 for n in rows)))
+
+
+def _half(args: tuple[Any, ...]) -> bool:
+    """Whether the arguments are those of an attention of bfloat16 matrices, rows of any size."""
+    return len(args) == 9 and all(t.type.dtype is dt.bfloat16 for t in args[:3])
 
 
 # Which calls of composites that a back end may take whole are taken so; all, where none is said.

@@ -7,30 +7,19 @@ typedef struct {
   int64_t parts;
 } plan;
 
-static float greatest(const float *s, int64_t n) {
-  vec top = (vec){0} - INFINITY;
-  for (int64_t j = 0; j < n; j += LANES) {
-    vec e = *(const vec *)(s + j);
-    top = choose(e > top, e, top);
-  }
-  float most = top[0];
-  for (int l = 1; l < LANES; l++) most = top[l] > most ? top[l] : most;
-  return most;
-}
-
 static void attend(void *ctx, int64_t chunk, int64_t worker) {
   const plan *f = ctx;
   const lehr_attention *q = f->q;
   int64_t n = chunk / f->parts, part = chunk % f->parts;
   int64_t low = q->l * part / f->parts, high = q->l * (part + 1) / f->parts;
-  const float *qs = q->q + at(q, q->q_step, n), *ks = q->k + at(q, q->k_step, n);
-  const float *vs = q->v + at(q, q->v_step, n);
+  const float *qs = matrix(q, q->q, q->q_step, n), *ks = matrix(q, q->k, q->k_step, n);
+  const float *vs = matrix(q, q->v, q->v_step, n);
   const char *mask = mask_of(q, n);
-  float *out = q->out + at(q, q->out_step, n), *lse = q->lse + at(q, q->lse_step, n);
+  float *out = matrix(q, q->out, q->out_step, n), *lse = q->lse + at(q, q->lse_step, n);
   int64_t ldq = q->q_step[4], ldo = q->out_step[4];
-  float *panels = scratch(0, WIDE * q->e), *rows = scratch(1, WIDE * q->ev);
-  float *s = scratch(2, MOST_R * WIDE);
-  float *top = scratch(3, high - low), *sum = scratch(4, high - low);
+  float *panels = scratch(0, 4 * WIDE * q->e), *rows = scratch(1, 4 * WIDE * q->ev);
+  float *s = scratch(2, 4 * MOST_R * WIDE);
+  float *top = scratch(3, 4 * (high - low)), *sum = scratch(4, 4 * (high - low));
   (void)worker;
   for (int64_t i = 0; i < high - low; i++) top[i] = -INFINITY, sum[i] = 0;
   for (int64_t first = 0; first < q->s && (!q->causal || first < high); first += WIDE) {
@@ -44,24 +33,11 @@ static void attend(void *ctx, int64_t chunk, int64_t worker) {
       scores(qs + a * ldq, ldq, panels, q->e, s, WIDE, b - a, width);
       for (int64_t i = a; i < b; i++) {
         float *row = s + (i - a) * WIDE, *o = out + i * ldo;
-        int64_t limit = q->causal ? least(wide, i + 1 - first) : wide, j = 0;
+        int64_t limit = q->causal ? least(wide, i + 1 - first) : wide;
         limit = limit < 0 ? 0 : limit;
-        masked(q, row, mask, i, first, limit);
-        float most = greatest(row, limit), before = top[i - low];
-        most = most > before ? most : before;
-        float base = most == -INFINITY ? 0 : most;
-        vec total = {0};
-        for (; j < limit; j += LANES) {
-          vec e = exponential(*(vec *)(row + j) - base);
-          *(vec *)(row + j) = e;
-          total += e;
-        }
-        for (; j < width; j++) row[j] = 0;
-        float factor = before == -INFINITY ? 0 : expf(before - base);
+        float factor = soften(q, row, mask, i, first, limit, width, top + i - low, sum + i - low);
         if (first)
           for (int64_t c = 0; c < q->ev; c++) o[c] *= factor;
-        top[i - low] = most;
-        sum[i - low] = sum[i - low] * factor + sum_of(total);
       }
       multiply(PLAIN, WIDE, s, WIDE, rows, q->ev, out + a * ldo, ldo, b - a, q->ev, width,
                first > 0);
@@ -71,15 +47,13 @@ static void attend(void *ctx, int64_t chunk, int64_t worker) {
     float total = sum[i - low], *o = out + i * ldo;
     float scale = total == 0 ? 0 : 1 / total;
     for (int64_t c = 0; c < q->ev; c++) o[c] *= scale;
-    lse[i * q->lse_step[4]] = total == 0 ? INFINITY : logf(total) + top[i - low];
+    lse[i * q->lse_step[4]] = logarithm(total, top[i - low]);
   }
 }
 
 EXPORT void lehr_attend(const lehr_runtime *rt, const lehr_attention *q) {
-  plan f = {q, 1};
-  int64_t all = batches(q), most = (q->l + ROWS - 1) / ROWS;
-  if (rt->threads > 1 && all < 3 * rt->threads) f.parts = least(most, 3 * rt->threads / all + 1);
-  spread(rt, attend, &f, all * f.parts);
+  plan f = {q, parts_of(rt, q, ROWS)};
+  spread(rt, attend, &f, batches(q) * f.parts);
 }
 
 EXPORT void lehr_install(lehr_runtime *rt) { rt->attend = lehr_attend; }

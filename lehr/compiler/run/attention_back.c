@@ -18,19 +18,20 @@ static void slopes(const lehr_attention *q, float *p, float *d, float lse, float
 
 static void attend_back(void *ctx, int64_t n, int64_t worker) {
   const lehr_attention *q = ctx;
-  const float *qs = q->q + at(q, q->q_step, n), *ks = q->k + at(q, q->k_step, n);
-  const float *vs = q->v + at(q, q->v_step, n), *gs = q->g + at(q, q->g_step, n);
-  const float *out = q->out + at(q, q->out_step, n), *lse = q->lse + at(q, q->lse_step, n);
+  const float *qs = matrix(q, q->q, q->q_step, n), *ks = matrix(q, q->k, q->k_step, n);
+  const float *vs = matrix(q, q->v, q->v_step, n), *gs = matrix(q, q->g, q->g_step, n);
+  const float *out = matrix(q, q->out, q->out_step, n), *lse = q->lse + at(q, q->lse_step, n);
   const float *rise = q->rise ? q->rise + at(q, q->rise_step, n) : NULL;
   const char *mask = mask_of(q, n);
-  float *dq = q->dq + at(q, q->dq_step, n), *dk = q->dk + at(q, q->dk_step, n);
-  float *dv = q->dv + at(q, q->dv_step, n);
+  float *dq = matrix(q, q->dq, q->dq_step, n), *dk = matrix(q, q->dk, q->dk_step, n);
+  float *dv = matrix(q, q->dv, q->dv_step, n);
   int64_t e = q->e, ev = q->ev;
-  float *keys = scratch(0, BLOCK * e), *values = scratch(1, BLOCK * ev);
-  float *p = scratch(2, ROWS * BLOCK), *d = scratch(3, ROWS * BLOCK), *delta = scratch(4, q->l);
-  float *rows = scratch(5, BLOCK * e), *sum_k = scratch(6, BLOCK * e);
-  float *sum_v = scratch(7, BLOCK * ev), *q_rows = scratch(8, ROWS * e);
-  float *g_rows = scratch(9, ROWS * ev);
+  float *keys = scratch(0, 4 * BLOCK * e), *values = scratch(1, 4 * BLOCK * ev);
+  float *p = scratch(2, 4 * ROWS * BLOCK), *d = scratch(3, 4 * ROWS * BLOCK);
+  float *delta = scratch(4, 4 * q->l);
+  float *rows = scratch(5, 4 * BLOCK * e), *sum_k = scratch(6, 4 * BLOCK * e);
+  float *sum_v = scratch(7, 4 * BLOCK * ev), *q_rows = scratch(8, 4 * ROWS * e);
+  float *g_rows = scratch(9, 4 * ROWS * ev);
   (void)worker;
   for (int64_t i = 0; i < q->l; i++) {
     const float *a = gs + i * q->g_step[4], *b = out + i * q->out_step[4];

@@ -5,9 +5,6 @@
    high-performance deep learning convolutions on SIMD architectures", 2018). Along each dimension,
    results that meet the same taps of the kernel form a span; a class of pixels is one span of each
    dimension, so that neither padding nor the zeros between strided elements are ever multiplied. */
-#include <stdlib.h>
-#include <string.h>
-
 #if defined(__AVX512F__)
 #define LANES 16
 #define MOST_V 4
@@ -19,25 +16,8 @@
 #endif
 #define PANEL (MOST_V * LANES)
 #define CHUNK 128 /* pixels whose gradients stay in the inner cache */
-#define EXPORT __attribute__((visibility("default")))
-#define UNROLL _Pragma("GCC unroll 16")
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
-
-/* Scratch memory of a thread: kept, since to map it anew costs more than to fill it. */
-static void *scratch(int which, int64_t bytes) {
-  static __thread struct {
-    void *at;
-    int64_t size;
-  } held[3];
-  if (held[which].size < bytes) {
-    free(held[which].at);
-    held[which].size = (bytes + 4095) / 4096 * 4096;
-    held[which].at = aligned_alloc(64, (size_t)held[which].size);
-    if (!held[which].at) abort();
-  }
-  return held[which].at;
-}
 
 /* Results first, first + step, ... (count of them) along a dimension: they meet the taps low,
    low + tap_step, ... (taps of them). The first result meets the first tap at element `at`; the next

@@ -17,11 +17,12 @@ typedef struct lehr_convolution {
 
 /* Attention over up to four batch dimensions; steps are of those and of a row, whose elements lie
    together. mask_kind: 0 none, 1 bytes that are true or not, 2 floats to add. `g`, `rise`: the
-   gradients of out and lse, `rise` may be NULL. */
+   gradients of out and lse, `rise` may be NULL. Matrices are float32, bfloat16 for attend_half. */
 typedef struct lehr_attention {
-  const float *q, *k, *v, *g, *rise;
-  const void *mask;
-  float *out, *lse, *dq, *dk, *dv;
+  const void *q, *k, *v, *g, *mask;
+  void *out, *dq, *dk, *dv;
+  const float *rise;
+  float *lse;
   int64_t batch[4], l, s, e, ev, causal, mask_kind;
   int64_t q_step[5], k_step[5], v_step[5], g_step[5], rise_step[5], mask_step[6];
   int64_t out_step[5], lse_step[5], dq_step[5], dk_step[5], dv_step[5];
@@ -69,6 +70,7 @@ typedef struct lehr_runtime {
   void (*convolve)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*convolve_weight)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*attend)(const struct lehr_runtime *rt, const lehr_attention *q);
+  void (*attend_half)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*attend_back)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*half)(const struct lehr_runtime *rt, const lehr_half *q);
 } lehr_runtime;

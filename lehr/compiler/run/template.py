@@ -25,11 +25,13 @@ class Source(NamedTuple):
 
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
 SOURCES = {
-    "convolution": Source(("convolution.c",)),
+    "convolution": Source(("scratch.h", "convolution.c")),
     "layer": Source(("layer.c",)),
-    "attention": Source(("attention.h", "attention.c")),
-    "attention_back": Source(("attention.h", "attention_back.c")),
-    "half": Source(("amx.h", "half.c")),
+    "attention": Source(("scratch.h", "attention.h", "strip.h", "attention.c")),
+    "attention_back": Source(("scratch.h", "attention.h", "strip.h", "attention_back.c")),
+    "attention_half": Source(
+        ("scratch.h", "amx.h", "half.h", "attention.h", "attention_half.c")),
+    "half": Source(("scratch.h", "amx.h", "half.h", "half.c")),
     # Products of float32 matrices by bfloat16 tiles. Three bfloat16 parts hold a float32 number,
     # and a tile unit multiplies bfloat16 so fast that six products of parts take less time than one
     # float32 product: 1.4 to 2 times less, five times for numbers that are bfloat16. Results are as

@@ -1,0 +1,174 @@
+
+/* The results of attention in bfloat16, rounded once: scores and sums are float32, and for the
+   product with the values probabilities are the sums of two bfloat16 numbers (16 bits). Keys and
+   values are packed for a whole matrix; scores exist for a few rows and a block of columns.
+   Without packed products, and where a number is denormal or a value not finite (two parts of a
+   probability times infinity are NaN), the library multiplies float32 copies. */
+enum { WIDE = 512, HIGH = 96 };
+
+typedef struct {
+  const lehr_attention *q;
+  const lehr_runtime *rt;
+  int64_t parts;
+} plan;
+
+/* Operands of one matrix for rows `low` to `high`: packed, or, where `panel` is 0, float32. */
+typedef struct {
+  char *q, *k, *v;
+  int64_t low, panel, panel_v; /* bytes of a panel of q and k, and of v */
+} operands;
+
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2)));
+
+/* The nearest bfloat16 numbers, as bits of float32. */
+static inline ints nearest(vec x) {
+  const ints bits = (ints)x, odd = (bits >> 16) & 1;
+  return ((x == x) & ((bits + 0x7fff + odd) & ~0xffff)) | ((x != x) & 0x7fc00000);
+}
+
+#if PACKED
+/* Whether packed numbers are neither infinite nor NaN. */
+static int bounded(const char *x, int64_t bytes) {
+  __m512i most = _mm512_setzero_si512();
+  for (int64_t i = 0; i < bytes; i += 64)
+    most = _mm512_max_epu16(most, _mm512_slli_epi16(_mm512_load_si512(x + i), 1));
+  return !_mm512_cmpge_epu16_mask(most, _mm512_set1_epi16((short)0xff00));
+}
+#endif
+
+static operands operands_of(const lehr_attention *q, int64_t n, int64_t low, int64_t high,
+                            int64_t seen) {
+  const char *qs = (const char *)q->q + 2 * (at(q, q->q_step, n) + low * q->q_step[4]);
+  const char *ks = (const char *)q->k + 2 * at(q, q->k_step, n);
+  const char *vs = (const char *)q->v + 2 * at(q, q->v_step, n);
+  int64_t e = q->e, ev = q->ev, rows = high - low;
+#if PACKED
+  int64_t up = (ev + SIDE - 1) / SIDE, panel = (e + 31) / 32 * PART;
+  operands o = {.low = low, .panel = panel, .panel_v = (seen + 31) / 32 * PART};
+  o.q = scratch(0, (rows + SIDE - 1) / SIDE * panel);
+  o.k = scratch(1, (seen + SIDE - 1) / SIDE * panel);
+  o.v = scratch(2, up * o.panel_v);
+  if (!packed(qs, q->q_step[4], 0, rows, e, 0, 0, o.q, panel) &&
+      !packed(ks, q->k_step[4], 0, seen, e, 0, 1, o.k, panel) &&
+      !packed(vs, q->v_step[4], 0, ev, seen, 1, 0, o.v, o.panel_v) && bounded(o.v, up * o.panel_v))
+    return o;
+#endif
+  float *to_q = scratch(0, 4 * rows * e), *to_k = scratch(1, 4 * seen * e);
+  float *to_v = scratch(2, 4 * seen * ev);
+  floats(qs, q->q_step[4], 0, rows, e, to_q);
+  floats(ks, q->k_step[4], 0, seen, e, to_k);
+  floats(vs, q->v_step[4], 0, seen, ev, to_v);
+  return (operands){.q = (char *)to_q, .k = (char *)to_k, .v = (char *)to_v, .low = low};
+}
+
+/* s [rows, width] = q k^T of rows from `a` and columns from `first`. */
+static void scores(const plan *f, const operands *o, int64_t a, int64_t rows, int64_t first,
+                   int64_t width, float *s) {
+  int64_t e = f->q->e;
+#if PACKED
+  const char *left = o->q + (a - o->low) / SIDE * o->panel;
+  for (int64_t j = 0; o->panel && j < width; j += SIDE)
+    corner(left, o->k + (first + j) / SIDE * o->panel, o->panel / PART, s + j, WIDE, 0, NULL);
+  if (o->panel) return;
+#endif
+  f->rt->sgemm(0, 1, rows, width, e, 1, (float *)o->q + (a - o->low) * e, e,
+               (float *)o->k + first * e, e, 0, s, WIDE);
+}
+
+#if PACKED
+/* The first 16 bfloat16 numbers of a vector, or the others, as float32. */
+#define SPREAD(x, half) \
+  (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(x, half)), 16)
+
+/* p [rows, width] as panels of nearest bfloat16 numbers, and of those nearest to the rest. */
+static void pack_two(const float *p, int64_t rows, int64_t steps, char *to, char *rest) {
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < steps; j++) {
+      int64_t place = j * PART + i / 16 * TILE + i % 16 * 64;
+      const float *x = p + i * WIDE + j * 32;
+      __m512 a = _mm512_load_ps(x), b = _mm512_load_ps(x + 16);
+      const __m512i made = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+      a -= SPREAD(made, 0);
+      b -= SPREAD(made, 1);
+      _mm512_store_si512(to + place, made);
+      _mm512_store_si512(rest + place, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    }
+}
+#endif
+
+/* sums [rows, up] (+)= p v of columns from `first`. */
+static void gather(const plan *f, const operands *o, int64_t rows, int64_t first, int64_t width,
+                   const float *p, float *sums, int64_t up) {
+  int64_t ev = f->q->ev;
+#if PACKED
+  if (o->panel) {
+    char *left = scratch(3, 2 * WIDE / 32 * PART), *rest = left + WIDE / 32 * PART;
+    int64_t steps = (width + 31) / 32;
+    pack_two(p, rows, steps, left, rest);
+    for (int64_t j = 0; j < up; j += SIDE) {
+      const char *right = o->v + j / SIDE * o->panel_v + first / 32 * PART;
+      corner(left, right, steps, sums + j, up, first > 0, NULL);
+      corner(rest, right, steps, sums + j, up, 1, NULL);
+    }
+    return;
+  }
+#endif
+  f->rt->sgemm(0, 0, rows, ev, width, 1, p, WIDE, (float *)o->v + first * ev, ev, first > 0, sums,
+               up);
+}
+
+static void round_row(const float *x, float scale, int64_t n, char *to) {
+  for (int64_t j = 0; j < n; j += LANES) {
+    const ints bits = nearest(*(const vec *)(x + j) * scale) >> 16;
+    const halves made = __builtin_convertvector(bits, halves);
+    memcpy(to + 2 * j, &made, 2 * (size_t)least(n - j, LANES));
+  }
+}
+
+static void attend(void *ctx, int64_t chunk, int64_t worker) {
+  const plan *f = ctx;
+  const lehr_attention *q = f->q;
+  int64_t n = chunk / f->parts, part = chunk % f->parts, blocks = (q->l + HIGH - 1) / HIGH;
+  int64_t low = blocks * part / f->parts * HIGH;
+  int64_t high = least(blocks * (part + 1) / f->parts * HIGH, q->l);
+  int64_t seen = q->causal ? least(q->s, high) : q->s, up = (q->ev + 31) / 32 * 32;
+  const char *mask = mask_of(q, n);
+  char *out = (char *)q->out + 2 * at(q, q->out_step, n);
+  float *lse = q->lse + at(q, q->lse_step, n), top[HIGH], sum[HIGH];
+  float *s = scratch(4, 4 * HIGH * WIDE), *sums = scratch(5, 4 * HIGH * up);
+  const operands o = operands_of(q, n, low, high, seen);
+  const int64_t step = o.panel ? 32 : HIGH;
+  (void)worker;
+  BEGIN;
+  for (int64_t a = low; a < high; a += step) {
+    int64_t rows = least(step, high - a), end = q->causal ? least(seen, a + rows) : seen;
+    for (int64_t i = 0; i < rows; i++) top[i] = -INFINITY, sum[i] = 0;
+    for (int64_t first = 0; first < end; first += WIDE) {
+      int64_t wide = least(WIDE, end - first), whole = (wide + 31) / 32 * 32;
+      scores(f, &o, a, rows, first, wide, s);
+      for (int64_t i = 0; i < rows; i++) {
+        int64_t limit = q->causal ? least(wide, a + i + 1 - first) : wide;
+        float factor = soften(q, s + i * WIDE, mask, a + i, first, limit < 0 ? 0 : limit, whole,
+                              top + i, sum + i);
+        for (int64_t c = 0; first && c < up; c++) sums[i * up + c] *= factor;
+      }
+      gather(f, &o, rows, first, wide, s, sums, up);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+      round_row(sums + i * up, sum[i] == 0 ? 0 : 1 / sum[i], q->ev,
+                out + 2 * (a + i) * q->out_step[4]);
+      lse[(a + i) * q->lse_step[4]] = logarithm(sum[i], top[i]);
+    }
+  }
+  END;
+}
+
+EXPORT void lehr_attend_half(const lehr_runtime *rt, const lehr_attention *q) {
+  plan f = {q, rt, parts_of(rt, q, HIGH)};
+  spread(rt, attend, &f, batches(q) * f.parts);
+}
+
+EXPORT void lehr_install(lehr_runtime *rt) {
+  prefer();
+  rt->attend_half = lehr_attend_half;
+}
