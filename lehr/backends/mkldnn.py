@@ -1,9 +1,15 @@
-"""oneDNN: lehr computes with its own kernels and OpenBLAS, and with its own threads."""
+"""oneDNN: an extra of lehr's, for products and convolutions of compiled programs.
+
+`options={"library": "onednn"}` or `LEHR_LIBRARY=onednn` chooses it; without it, lehr computes with
+its own kernels and OpenBLAS.
+"""
 
 
 def is_available() -> bool:
-    """False: lehr computes without oneDNN."""
-    return False
+    """Whether the extra `onednn` is installed."""
+    from lehr.compiler.run import onednn
+
+    return bool(onednn.find())
 
 
 enabled = False

@@ -122,6 +122,12 @@ class Options:
     split: bool = _option(
         True, FLAG, "float32 products as products of bfloat16 parts, as exact, where that is faster"
     )
+    library: str = _option(
+        "openblas",
+        _choice("openblas", "onednn"),
+        "matrix products and convolutions of compiled programs by lehr and OpenBLAS, or by oneDNN",
+        key=True,
+    )
     optimize: int = _option(2, LEVEL, "optimisation level of the C compiler", key=True)
     cc: str = _option("", TEXT, "C compiler, with arguments if need be; empty: look for one")
     jobs: int = _option(2, COUNT, "C compilers run at once")

@@ -18,7 +18,7 @@ import click
 
 from lehr.base.options import FIELDS, Options, env_name
 from lehr.cli import release
-from lehr.compiler.run import blas, cache, target, toolchain
+from lehr.compiler.run import blas, cache, onednn, target, toolchain
 
 NEEDED = ("numpy", "ml_dtypes", "safetensors", "filelock", "scipy-openblas32", "pillow")
 FOR_CUDA = ("triton", "cuda-bindings", "nvmath-python")
@@ -95,6 +95,19 @@ def library() -> Iterator[Finding]:
     yield Finding("BLAS", f"{found.config.strip()}, {found.path}")
 
 
+def other() -> Iterator[Finding]:
+    """oneDNN, loaded where it is installed."""
+    if not onednn.find():
+        yield Finding("oneDNN", "not installed, and not needed (pip install 'lehr[onednn]')")
+        return
+    try:
+        found = onednn.load()
+    except onednn.Missing as error:
+        yield Finding("oneDNN", str(error), "pip uninstall onednn-cpu-gomp")
+        return
+    yield Finding("oneDNN", f"{found.version}, {found.path}; LEHR_LIBRARY=onednn chooses it")
+
+
 def gpu() -> Iterator[Finding]:
     """The NVIDIA driver, its devices, and the packages that lehr reaches them with."""
     try:
@@ -147,7 +160,7 @@ def options() -> Iterator[Finding]:
     yield Finding("options", ", ".join(f"{n}={os.environ[n]}" for n in changed) or "all default")
 
 
-PROBES = (python, packages, processor, compiler, library, gpu, storage, options)
+PROBES = (python, packages, processor, compiler, library, other, gpu, storage, options)
 
 
 def findings() -> Iterator[Finding]:

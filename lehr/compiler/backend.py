@@ -20,7 +20,7 @@ from lehr.compiler.host import Host
 from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.decompose import TAKEN
 from lehr.compiler.passes.functionalize import functionalize
-from lehr.compiler.run import cache, entry, executable, library, toolchain, word
+from lehr.compiler.run import cache, entry, executable, library, onednn, toolchain, word
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
@@ -149,7 +149,7 @@ class Native:
         parts = toolchain.parts(options)
         sizes = {"sizes": repr(list(self.hints.values()))} if self.hints else {}
         key = cache.key("program", graph=print_graph(graph), strides=repr(list(strides)),
-                        **parts, **sizes, **options.key())
+                        **parts, **sizes, **options.key(), **onednn.parts(options))
         payload = cache.store(options).get_or_build(key, self.build, target=parts["target"])
         found = entry.unbundle(payload)
         record = json.loads(found["record"])

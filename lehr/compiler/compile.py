@@ -22,6 +22,7 @@ from lehr.compiler.capture import directive
 from lehr.compiler.capture.stopped import Stopped
 from lehr.compiler.capture.tensors import COMPILED
 from lehr.compiler.module import OptimizedModule, is_module, make_module, recompiled
+from lehr.compiler.run import onednn
 from lehr.compiler.site import CallSite, Family, trimmed
 from lehr.compiler.stance import CURRENT
 
@@ -136,6 +137,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
     changes.update({k: v for k, v in (("fullgraph", fullgraph or None), ("dynamic", dynamic),
                                       ("mode", mode)) if v is not None})
     opts = default_options().replace(**changes)     # raises what is wrong with them
+    onednn.parts(opts)
     if isinstance(model, OptimizedModule):
         model = model.plain
     if isinstance(model, CompiledFunction):

@@ -8,6 +8,7 @@ from typing import Any
 
 from lehr.base import proof
 from lehr.base.options import Options
+from lehr.compiler import choice
 from lehr.compiler.emit import c, product
 from lehr.compiler.graph.ir import Graph
 from lehr.compiler.loop import fuse, lower, plan, prologue
@@ -23,9 +24,10 @@ def lowered(graph: Graph, strides: Sequence[Any], options: Options) -> Lowered:
     graph = pipeline.run(graph, options, passes=pipeline.passes_of(c.WHOLE))
     program = lower.lower(graph, result_strides=strides, supports=c.supports)
     program = prologue.absorb(fuse.fuse(program), product.supported)
+    other = choice.of(program, options)
     found = plan.plan(program)
     code = c.emit(program, c.Layout(found.offsets, found.nbytes), pool.header(),
-                  options.profile)
+                  options.profile, other)
     return graph, program, found, code
 
 

@@ -91,7 +91,8 @@ class matmul:
 
     def eager(np: Any, a: Any, b: Any, out_dtype: Any) -> Any:
         if b.ndim == 2 and a.ndim > 2 and a.flags.c_contiguous:  # one gemm
-            return np.matmul(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
+            rows = a.reshape(numel(a.shape[:-1]), a.shape[-1])
+            return np.matmul(rows, b).reshape(*a.shape[:-1], b.shape[1])
         return np.matmul(a, b)
 
     def decomp(F: Any, a: Any, b: Any, out_dtype: Any) -> Any:

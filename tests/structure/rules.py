@@ -52,8 +52,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lehr.compiler.site": EVERYTHING,
     "lehr.compiler.counters": (_base,),
     **{f"lehr.compiler.{name}": EVERYTHING for name in (
-        "audit", "custom", "dynamo", "explain", "journal", "locate", "module", "setting", "stages",
-        "stance", "world")},
+        "audit", "choice", "custom", "dynamo", "explain", "journal", "locate", "module", "setting",
+        "stages", "stance", "world")},
     "lehr._dynamo": EVERYTHING,
     "lehr._inductor": EVERYTHING,
     "lehr.cli": EVERYTHING,

@@ -48,11 +48,13 @@ def processors() -> int:
 @click.option("--starts", default=1, show_default=True, help="Repeats of cold and warm.")
 @click.option("--mode", "tuning", default="default", show_default=True,
               help="compile's mode, or freezing: constant weights, where that is known.")
+@click.option("--library", type=click.Choice(["onednn"]),
+              help="A column more: compiled lehr with products and convolutions by it.")
 @click.option("--json", "record", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--html", "page_path", type=click.Path(dir_okay=False, path_type=Path),
               help="The same as one HTML file, with charts.")
 def command(
-    workloads, vs, threads, rounds, seconds, timeout, starts, tuning, record, page_path
+    workloads, vs, threads, rounds, seconds, timeout, starts, tuning, library, record, page_path
 ) -> None:
     """Time WORKLOADS, or all: mlp vit_block gpt_step gpt_model resnet18_step bn_relu softmax
     ln_gelu_add pointwise6 tiny_call; cold and warm, which time a new process up to its first
@@ -76,7 +78,7 @@ def command(
             raise click.UsageError(f"no workload {name!r}: {' '.join(known)}")
     names = [name for name in WORKLOADS if not workloads or name in workloads]
     kinds = [kind for kind in KINDS if not workloads or kind in workloads]
-    settings = measure.Settings(threads, rounds, seconds, timeout, starts, tuning)
+    settings = measure.Settings(threads, rounds, seconds, timeout, starts, tuning, library)
     console, progress = Console(), Console(stderr=True)
     results: dict = {}
     stopped = False

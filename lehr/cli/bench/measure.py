@@ -6,7 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ class Settings:
     timeout: float = 600.0
     starts: int = 1
     tuning: str = "default"
+    library: str | None = None  # of one more column of lehr
 
 
 @dataclass
@@ -89,6 +90,9 @@ class Bench:
 
     def __init__(self, names: list[str], settings: Settings, cache: Path, say: Say) -> None:
         self.frameworks = [FRAMEWORKS[name] for name in names]
+        if settings.library:
+            lehr = self.frameworks[0]
+            self.frameworks[0] = replace(lehr, modes=(*lehr.modes, settings.library))
         self.settings, self.cache, self.say = settings, cache, say
         self.clients: dict[str, Client] = {}
         self.versions: dict[str, str | None] = {}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lehr.base import dtype as dt
 from lehr.base import sym
-from lehr.compiler.emit import attention, convolution, header, host, product, value
+from lehr.compiler.emit import attention, convolution, header, host, onednn, product, value
 from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
@@ -30,8 +30,10 @@ FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
 GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
-_HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "lehr_half")
-TEMPLATES = {"bf16": "half", "f32": "split"}  # kind of product -> the template that may do it
+_HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "lehr_half",
+            "lehr_onednn")
+# kind of product -> the template that may do it
+TEMPLATES = {"bf16": "half", "f32": "split", "onednn": "onednn", "onednn_bf16": "onednn"}
 _CLOCKS = ("lehr_calls", "lehr_spent")
 _TEMPLATES = (convolution, attention)
 _EXTERNS = (product, *_TEMPLATES)
@@ -64,11 +66,13 @@ def layout(program: Program) -> Layout:
     return Layout(offsets, end)
 
 
-def emit(program: Program, plan: Any = None, header_text: str = "", timed: bool = False) -> Code:
+def emit(program: Program, plan: Any = None, header_text: str = "", timed: bool = False,
+         other: onednn.Choice = onednn.never) -> Code:
     """The C of a program. `plan`: `offsets` and `size` of the arena; None: nothing shares memory.
     `header_text`: what every source begins with. `timed`: steps add up the time that they take in
-    `lehr_spent` (`run.executable` reads it). Unsupported names what has no C."""
-    return _Emitter(program, plan or layout(program), header_text, timed).code()
+    `lehr_spent` (`run.executable` reads it). `other`: which calls oneDNN does. Unsupported
+    names what has no C."""
+    return _Emitter(program, plan or layout(program), header_text, timed, other).code()
 
 
 def supports(step: Step) -> bool:
@@ -86,7 +90,9 @@ class _Written(NamedTuple):
 
 
 class _Emitter:
-    def __init__(self, program: Program, plan: Any, header_text: str, timed: bool) -> None:
+    def __init__(self, program: Program, plan: Any, header_text: str, timed: bool,
+                 other: onednn.Choice) -> None:
+        self.other = other
         self.program, self.plan, self.header, self.timed = program, plan, header_text, timed
         self.clocks: list[dict[str, Any]] = []
         constants = [b for b in program.buffers if b.role == "const"]
@@ -261,8 +267,9 @@ class _Emitter:
 
     def extern(self, out: Lines, e: Extern) -> None:
         """A matrix product or a template, and what goes with it."""
+        q: Any = onednn.call(e) if self.other(e) else None
         templates = (way.template(e) for way in _TEMPLATES if way.supported(e))
-        q: Any = next(templates, None) or product.product(e)
+        q = q or next(templates, None) or product.product(e)
         self.views.update(q.views)
         for b in q.scratch:
             span = sym.maximum(sym.prod(b.shape), 1) * b.dtype.itemsize
@@ -280,7 +287,7 @@ class _Emitter:
     def multiply(self, out: Lines, e: Extern, q: product.Product) -> None:
         """The call of lehr_multiply, or of the runtime's product of bfloat16 matrices."""
         a, b, result = q.matrices
-        half = q.kind == "bf16"
+        half = q.kind in ("bf16", "onednn_bf16")
         made = None
         if q.rows is not None:
             name, made, base = self.function(q.rows, len(q.rows.axes) - 1)
@@ -308,6 +315,10 @@ class _Emitter:
             item = result.buffer.dtype.itemsize
             call = "rt->half(rt, &q);" if half else (
                 f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
+            if q.kind == "onednn":
+                out.add("  .other = 1,")
+            if q.kind == "onednn_bf16":
+                call = f"if (!rt->onednn_half(rt, &q)) {self.stop(e)}"
             out.add("};", *(f"/* {_line(x)} */" for x in e.locations), call)
         if q.kind in TEMPLATES:
             self.templates.add(TEMPLATES[q.kind])
@@ -343,10 +354,17 @@ class _Emitter:
                 else:
                     text = self.size(value_)
                 out.add(f"  .{name} = {text},")
-            out.add("};", *(f"/* {_line(x)} */" for x in e.locations),
-                    f"rt->{q.function}(rt, &q);")
+            call = f"rt->{q.function}(rt, &q);"
+            if q.fails:
+                call = f"if (!{call[:-1]}) {self.stop(e)}"
+            out.add("};", *(f"/* {_line(x)} */" for x in e.locations), call)
         for k in q.after:
             self.kernel(out, k)
+
+    def stop(self, e: Extern) -> str:
+        """The statement that stops a program whose call oneDNN left undone."""
+        self.faults.append(["library", ", ".join(str(x) for x in e.locations)])
+        return f"{{ lehr_fail(fault, 3, {len(self.faults) - 1}, 0, 0); return; }}"
 
     # Sources
 

@@ -21,7 +21,7 @@ MOST = 3  # spatial dimensions
 
 def supported(e: Extern) -> bool:
     """Whether an extern is a convolution that the template does."""
-    if e.op.name not in _FIELDS or len(e.inputs) != 2:
+    if e.op.name not in FIELDS or len(e.inputs) != 2:
         return False
     operands = (*e.inputs, e.output)
     rank = len(e.inputs[0].shape)
@@ -31,12 +31,12 @@ def supported(e: Extern) -> bool:
 
 def template(e: Extern) -> Template:
     """How to call the template."""
-    return _Maker(e).template()
+    return Maker(e).template()
 
 
-class _Maker(Calls):
+class Maker(Calls):
     def template(self) -> Template:
-        function, fields = _FIELDS[self.e.op.name](self)
+        function, fields = FIELDS[self.e.op.name](self)
         return self.call("convolution", function, "lehr_convolution", fields)
 
     def images(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
@@ -66,7 +66,7 @@ class _Maker(Calls):
         return target, strides
 
 
-def _convolution(m: _Maker) -> Any:
+def _convolution(m: Maker) -> Any:
     x, w = m.e.inputs
     stride, padding, dilation, transposed, _, groups = m.e.attrs[3:9]
     image, x_step = m.images(x, "x")
@@ -80,7 +80,7 @@ def _convolution(m: _Maker) -> Any:
     return "convolve", (*fields, ("transposed", int(transposed)))
 
 
-def _weight(m: _Maker) -> Any:
+def _weight(m: Maker) -> Any:
     x, g = m.e.inputs
     kernel, stride, padding, dilation, groups = m.e.attrs[2:7]
     image, x_step = m.images(x, "x")
@@ -110,4 +110,4 @@ def _fields(image: Buffer, kernel: Buffer, result: Buffer, x: Operand, y: Operan
             ("y_step", three((y_step[0], *y_step[2:]), 0, 1)), ("w_step", three(w_step, 0, 3)))
 
 
-_FIELDS: dict[str, Callable[[_Maker], Any]] = {"convolution": _convolution, "conv_weight": _weight}
+FIELDS: dict[str, Callable[[Maker], Any]] = {"convolution": _convolution, "conv_weight": _weight}

@@ -24,6 +24,7 @@ class Template(NamedTuple):
     after: tuple[Kernel, ...]
     scratch: tuple[Buffer, ...]
     views: dict[Buffer, Operand]
+    fails: bool = False  # the function gives 0 where it left the call undone
 
 
 class Calls(Maker):

@@ -159,6 +159,9 @@ class Executable:
         where = f" (at {at})" if at else ""
         if kind == 2:
             return RuntimeError(f"ZeroDivisionError{where}")
+        if kind == 3:
+            return RuntimeError(f"oneDNN left a matrix product or a convolution undone{where}; "
+                                "library='openblas' does without it")
         value, bound = (v - (1 << 64) if v >> 63 else v for v in (value, bound))
         return IndexError(f"index {value} is out of bounds for a dimension of size {bound}{where}")
 

@@ -47,6 +47,13 @@ typedef struct lehr_half {
   void *packed;
 } lehr_half;
 
+/* A convolution by oneDNN, of dense images; `gradient`: w is the gradient to write. The others tell
+   which operands are bfloat16. */
+typedef struct lehr_onednn {
+  lehr_convolution q;
+  int64_t gradient, x_half, w_half, y_half;
+} lehr_onednn;
+
 typedef struct lehr_runtime {
   /* Runs task(ctx, chunk, worker) once for each chunk in [0, chunks), on up to `threads` threads,
      and returns when all are done. `worker` in [0, threads) is a different number in each thread
@@ -73,4 +80,9 @@ typedef struct lehr_runtime {
   void (*attend_half)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*attend_back)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*half)(const struct lehr_runtime *rt, const lehr_half *q);
+  /* The same by oneDNN: `split`, `half`, and convolutions; 0 where they are left undone. */
+  int (*onednn_product)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
+                        int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc);
+  int (*onednn_half)(const struct lehr_runtime *rt, const lehr_half *q);
+  int (*onednn_convolve)(const struct lehr_runtime *rt, const lehr_onednn *q);
 } lehr_runtime;

@@ -134,7 +134,11 @@ def build(name: str, mode: str, arrays: Arrays, tuning: str):
         settings: Any = importlib.import_module(f"{torch.__name__}._inductor.config")
         settings.freezing = True
         tuning = "default"
-    compiled = (lambda f: f) if mode == "eager" else lambda f: torch.compile(f, mode=tuning)
+    more = {} if mode in ("eager", "compiled") else {"options": {"library": mode}}
+
+    def compiled(f):
+        return f if mode == "eager" else torch.compile(f, mode=tuning, **more)
+
     name, half = name.removesuffix("_bf16"), workload.WORKLOADS[name].half
     function, inputs = CASES[name](tensors(arrays), compiled)
 

@@ -13,6 +13,7 @@ typedef struct {
   const lehr_runtime *rt;
   int64_t tall, wide; /* blocks along m and along n */
   int64_t split;      /* whether the runtime's split product is worth trying */
+  int64_t other;      /* whether oneDNN does it */
 } lehr_product;
 
 /* Where batch number `i` begins. */
@@ -35,7 +36,7 @@ static __attribute__((unused)) void lehr_multiply(const lehr_runtime *rt, lehr_p
   q->rt = rt;
   /* By sizes that do not depend on threads: the same bits on any number of them. Each of its blocks
      packs what it reads: few of them, along the longer side. */
-  q->split = rt->split && q->k >= 32 && q->m * q->n >= 64 * (q->m + q->n);
+  q->split = rt->split && !q->other && q->k >= 32 && q->m * q->n >= 64 * (q->m + q->n);
   /* A result that fits a cache can wait for `rows`: its blocks may be columns then. */
   const lehr_kernel rows = q->rows;
   const int64_t wait = rt->threads > 1 && q->split && q->n > q->m && q->m * q->n <= 1 << 19;
@@ -87,5 +88,9 @@ LEHR_FN int64_t lehr_edge(int64_t length, int64_t blocks, int64_t n) {
 LEHR_GEMM(lehr_gemm_f32, float, sgemm,
           q->split && q->rt->split(q->ta, q->tb, m1 - m0, n1 - n0, q->k, a, q->lda, b, q->ldb, c,
                                    q->ldc))
+
+LEHR_GEMM(lehr_gemm_onednn, float, sgemm,
+          q->rt->onednn_product(q->ta, q->tb, m1 - m0, n1 - n0, q->k, a, q->lda, b, q->ldb, c,
+                                q->ldc))
 
 LEHR_GEMM(lehr_gemm_f64, double, dgemm, 0)

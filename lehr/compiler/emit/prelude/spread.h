@@ -7,8 +7,8 @@
 #define LEHR_ENTRY __attribute__((visibility("default"), noinline, optimize("O0"))) void
 #endif
 
-/* What stopped a call: kind 0 nothing, 1 an index out of bounds, 2 an integer division by zero.
-   `place` numbers the operation. The first fault is kept. */
+/* What stopped a call: kind 0 nothing, 1 an index out of bounds, 2 an integer division by zero,
+   3 oneDNN left a call undone. `place` numbers the operation. The first fault is kept. */
 typedef struct {
   int64_t kind, place, value, bound;
 } lehr_fault;
