@@ -22,7 +22,6 @@ class Source(NamedTuple):
     files: tuple[str, ...]
     features: frozenset[str] = frozenset()
     option: str = ""
-    level: int = 2  # of optimisation, at most: 1 where vectors are spelt out and nothing is fused
     connect: Callable[[library.Library], None] | None = None
 
 
@@ -40,7 +39,7 @@ SOURCES = {
     # float32 product: 1.4 to 2 times less, five times for numbers that are bfloat16. Results are as
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
     # bits: `LEHR_SPLIT=0` leaves all products to BLAS.
-    "split": Source(("tile.h", "split.c"), TILES, "split", level=1),
+    "split": Source(("amx.h", "split.c"), TILES, "split"),
     "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
 # Sums of products may be fused here, as in any library that multiplies matrices.
@@ -58,8 +57,7 @@ def need(name: str) -> library.Library | None:
     if not wanted or not target.host().features >= source.features:
         return None
     text = "".join([pool.header(), *map(pool.text, source.files)])
-    options = pool.level(source.level)
-    built = library.build([text], name, options, FLAGS)
+    built = library.build([text], name, extra=FLAGS)
     if source.connect:
         source.connect(built)
     built.function("lehr_install", None, ctypes.c_void_p)(pool.pool().table)
