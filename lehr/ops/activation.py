@@ -273,14 +273,7 @@ class gelu:
         return F.mul(F.mul(x, 0.5), F.add(_gelu_gate(F, x, approximate), 1))
 
     def vjp(F, g, out, x, approximate):
-        half = F.mul(F.add(_gelu_gate(F, x, approximate), 1), 0.5)
-        if approximate == "tanh":
-            gate = _gelu_gate(F, x, approximate)
-            slope = F.mul(F.add(F.mul(F.mul(x, x), 3 * TANH_CUBE), 1), TANH_SCALE / 2)
-            density = F.mul(F.rsub(F.mul(gate, gate), 1), slope)
-        else:
-            density = F.mul(F.exp(F.mul(F.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
-        return F.mul(g, F.add(half, F.mul(x, density)))
+        return F.gelu_grad(g, x, approximate)
 
     def samples(s):
         # PyTorch's vectorised kernel makes NaN of +inf; the right value is inf.
@@ -295,6 +288,40 @@ def _gelu_gate(F, x, approximate):
     if approximate == "tanh":
         return F.tanh(F.mul(F.mul(F.add(F.mul(F.mul(x, x), TANH_CUBE), 1), x), TANH_SCALE))
     return F.erf(F.mul(x, math.sqrt(0.5)))
+
+
+@op("gelu_grad(grad: Tensor, input: Tensor, approximate: str) -> Tensor")
+class gelu_grad:
+    """The gradient of `gelu`'s input: grad times the derivative."""
+
+    kind, where, dtypes = POINTWISE, "", "float half"
+
+    def rule(g, x, approximate):
+        return rule.binary(g, x)
+
+    def eager(np, g, x, approximate):
+        if approximate == "tanh":
+            gate = np.tanh((x * x * TANH_CUBE + 1) * x * TANH_SCALE)
+            slope = (x * x * (3 * TANH_CUBE) + 1) * (TANH_SCALE / 2)
+            density = (1 - gate * gate) * slope
+        else:
+            gate = approximation.erf(x * x.dtype.type(math.sqrt(0.5)))
+            density = np.exp(x * x * -0.5) * x.dtype.type(1 / math.sqrt(2 * math.pi))
+        return g * ((gate + 1) * 0.5 + x * density)
+
+    def decomp(F, g, x, approximate):
+        half = F.mul(F.add(_gelu_gate(F, x, approximate), 1), 0.5)
+        if approximate == "tanh":
+            gate = _gelu_gate(F, x, approximate)
+            slope = F.mul(F.add(F.mul(F.mul(x, x), 3 * TANH_CUBE), 1), TANH_SCALE / 2)
+            density = F.mul(F.rsub(F.mul(gate, gate), 1), slope)
+        else:
+            density = F.mul(F.exp(F.mul(F.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
+        return F.mul(g, F.add(half, F.mul(x, density)))
+
+    def samples(s):
+        yield s(s.f(3, 4), s.f(3, 4), "none")
+        yield s(s.f(3, 4), s.f(3, 4), "tanh")
 
 
 @op("silu(input: Tensor) -> Tensor")

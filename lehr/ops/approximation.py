@@ -18,6 +18,7 @@ BLOCK = 8192
 
 # erf(x)/x = P(x*x)/Q(x*x) on |x| <= 3.92: relative error 1.9e-8.
 ERF_P = (1.12837915, 0.190569349, 0.0527666659, 0.00377165724, 0.000284850691, 2.0465819e-06)
+ERF_EDGE = 3.92
 ERF_Q = (1.0, 0.50222042, 0.114173172, 0.0149813995, 0.00116369119, 3.8053868e-05)
 # erf(x)/x as a polynomial in x*x on |x| <= 1: absolute error 1e-18.
 ERF_SMALL = (
@@ -131,7 +132,7 @@ def _wide(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
 def erf(x: Array) -> Array:
     """The error function."""
     if x.dtype == np.float32:
-        x = np.clip(x, np.float32(-3.92), np.float32(3.92))
+        x = np.clip(x, np.float32(-ERF_EDGE), np.float32(ERF_EDGE))
         z = x * x
         x *= horner(z, ERF_P)
         x /= horner(z, ERF_Q)

@@ -203,7 +203,7 @@ class standardize_scale:
 
     def decomp(F: Any, g: Any, x: Any, mean: Any, var: Any, shape: Any, dims: Any, eps: Any,
                center: Any) -> Any:
-        product = g * ((x - mean) * F.rsqrt(var + eps))
+        product = g * ((x - mean if center else x) * F.rsqrt(var + eps))
         wide = _widened(shape, x.shape)
         total = F.sum(product, wide, True) if wide else product
         return F.reshape(total, tuple(shape)) if len(shape) < x.ndim else total

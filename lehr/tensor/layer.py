@@ -1,5 +1,5 @@
-"""Eager normalisations and maxima of windows in C (`layer.c`): one or two passes over memory where
-numpy makes ten.
+"""Eager normalisations, maxima of windows and gelu in C (`layer.c`): one or two passes over memory
+where numpy makes ten.
 
 Arrays of float32 that lie densely in memory; everything else, and small calls, stay with numpy.
 """
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lehr.ops import activation, approximation
 from lehr.ops.rule import reduced_shape
 from lehr.tensor import native
 
@@ -37,6 +38,14 @@ class Pool(ctypes.Structure):
                 *((name, _Three) for name in ("size", "many", "kernel", "stride", "pad",
                                               "dilation")),
                 ("parts", _Int)]
+
+
+class Map(ctypes.Structure):
+    """`lehr_map` of layer.c."""
+
+    _fields_ = [*((name, ctypes.c_void_p) for name in ("x", "g", "p", "q", "y")),
+                *((name, _Int) for name in ("n", "kind", "parts")),
+                *((name, ctypes.c_float) for name in ("edge", "cube", "scale"))]
 
 
 def _worth(x: Any) -> native.Library | None:
@@ -240,5 +249,52 @@ def max_pool_grad(g: Any, places: Any, size: Any, kernel: Any, stride: Any, padd
     return y
 
 
+# Functions of single numbers
+
+KINDS = {"erf": 0, "gelu": 1, "gelu_back": 2, "gelu_tanh": 3, "gelu_tanh_back": 4}
+_P, _Q = (np.array(c, np.float32) for c in (approximation.ERF_P, approximation.ERF_Q))
+
+
+def _mapped(kind: str, x: Any, g: Any = None) -> Any:
+    """A function of every number, or NotImplemented."""
+    k = _worth(x)
+    if (k is None or not _dense(x.shape, x.strides) or not _plain(g)
+            or (g is not None and g.shape != x.shape)):
+        return NotImplemented
+    y = np.empty_like(x)
+    g = None if g is None else _like(x, g)
+    k.call("lehr_map_numbers", Map(_at(x), _at(g), _at(_P), _at(_Q), _at(y), x.size, KINDS[kind], 0,
+                                   approximation.ERF_EDGE, activation.TANH_CUBE,
+                                   activation.TANH_SCALE))
+    return y
+
+
+@functools.lru_cache(512)
+def _dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether float32 numbers fill a piece of memory, in whatever order of dimensions."""
+    step = 4
+    for s, n in sorted(zip(strides, shape, strict=True)):
+        if n != 1 and s != step:
+            return False
+        step *= n
+    return True
+
+
+def erf(x: Any) -> Any:
+    """The result of `erf` on arrays, or NotImplemented."""
+    return _mapped("erf", x)
+
+
+def gelu(x: Any, approximate: Any) -> Any:
+    """The result of `gelu` on arrays, or NotImplemented."""
+    return _mapped("gelu_tanh" if approximate == "tanh" else "gelu", x)
+
+
+def gelu_grad(g: Any, x: Any, approximate: Any) -> Any:
+    """The result of `gelu_grad` on arrays, or NotImplemented."""
+    return _mapped("gelu_tanh_back" if approximate == "tanh" else "gelu_back", x, g)
+
+
 native.fill({made.__name__: made for made in (
-    standardize, standardize_grad, standardize_scale, max_pool, max_pool_place, max_pool_grad)})
+    standardize, standardize_grad, standardize_scale, max_pool, max_pool_place, max_pool_grad, erf,
+    gelu, gelu_grad)})

@@ -1,10 +1,12 @@
 """Normalisations and maxima of windows in C give what numpy's kernels give in double precision."""
 
+import math
+
 import numpy as np
 import pytest
 
 import lehr
-from lehr.ops import norm, pool
+from lehr.ops import norm, pool, registry
 from lehr.tensor import layer, native
 
 F = lehr.nn.functional
@@ -180,3 +182,58 @@ def test_choices_by_bits(dtype):
         np.testing.assert_array_equal(raw[2], np.where(c.numpy()[..., None], *raw[:2]))
     assert lehr.where(c, x.t().contiguous().t(), y).shape == (80, 90)
     assert lehr.where(c[:, :1], x[:1], y[:1]).shape == (80, 90)
+
+
+def exact(name, x, g):
+    """gelu and erf, and their gradients, in double precision."""
+    if name == "erf":
+        return np.array([math.erf(v) for v in x])
+    if name.endswith("tanh"):
+        u = math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
+        s, slope = 1 / (1 + np.exp(-2 * u)), math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+        rise = 2 * s / (1 + np.exp(2 * u)) * slope
+    else:
+        s = np.array([math.erfc(-v / math.sqrt(2)) / 2 for v in x])
+        rise = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return g * (s + x * rise) if name.startswith("gelu_grad") else x * s
+
+
+@pytest.mark.parametrize("name", ["erf", "gelu none", "gelu tanh", "gelu_grad none",
+                                  "gelu_grad tanh"])
+def test_gelu_is_as_exact_as_numpys(name, calls):
+    op, _, mode = name.partition(" ")
+    x, g = np.linspace(-8, 8, 20011).astype(np.float32), array(20011)
+    args = [lehr.from_numpy(a) for a in ((g, x) if op == "gelu_grad"
+                                         else (x,))] + [mode] * bool(mode)
+    have = getattr(lehr.Tensor.F, op)(*args) if op != "gelu" else F.gelu(args[0], approximate=mode)
+    assert calls == [(op, True)]
+    want = exact(name, x.astype(np.float64), g.astype(np.float64))
+    wide = [a.numpy() if isinstance(a, lehr.Tensor) else a for a in args]
+    theirs = registry.get(op).eager(np, *wide)
+    worst = np.abs(have.numpy() - want).max()
+    assert worst <= 1.15 * np.abs(theirs - want).max() and worst < 3e-6
+
+
+def test_gelu_of_numbers_at_the_ends(calls):
+    x = lehr.tensor([float("nan"), float("inf"), 1e30, 88.0, 1e-30, 0.0, -0.0, -1e-30, -88.0,
+                     -1e30])
+    for mode in ("none", "tanh"):
+        y = F.gelu(x, approximate=mode).tolist()
+        assert math.isnan(y[0]) and y[1] == float("inf") and y[2] == np.float32(1e30)
+        assert y[3:] == [88, *(np.float32(v) for v in (5e-31, 0, 0, -5e-31)), 0, 0]
+        leaf = x[3:-1].detach().requires_grad_()
+        (d,) = lehr.autograd.grad(F.gelu(leaf, approximate=mode).sum(), leaf)
+        assert d.tolist() == [1, .5, .5, .5, .5, 0]
+    assert all(done for _, done in calls)
+
+
+def test_gelu_keeps_layouts_and_differentiates_twice(calls):
+    x = lehr.from_numpy(array(6, 7, 5)).permute(2, 0, 1).requires_grad_()
+    y = F.gelu(x)
+    assert y.stride() == x.stride() and calls == [("gelu", True)]
+    assert F.gelu(lehr.from_numpy(array(6, 7))[:, ::2]).shape == (6, 4)
+    assert calls[-1] == ("gelu", False)
+    (d,) = lehr.autograd.grad(y.sum(), x, create_graph=True)
+    (dd,) = lehr.autograd.grad(d.sum(), x)
+    v = x.detach().numpy().astype(np.float64)
+    close(dd, np.exp(-v * v / 2) / math.sqrt(2 * math.pi) * (2 - v * v), 1e-5)

@@ -1,4 +1,4 @@
-/* Normalisations, pools and gelu of float32 arrays, for eager calls: what numpy does in ten passes
+/* Normalisations, maxima of windows and gelu of float32 arrays, for eager calls: what numpy does in ten passes
    over memory is done in one or two here. */
 #include <math.h>
 #include <string.h>
@@ -413,6 +413,89 @@ static void unpool_planes(void *ctx, int64_t chunk, int64_t worker) {
 EXPORT void lehr_max_unpool(const lehr_runtime *rt, lehr_pool *q) {
   q->parts = least(q->planes, 4 * rt->threads);
   spread(rt, unpool_planes, q, q->parts);
+}
+
+/* y = a function of n numbers x, times g in gradients. erf(x) = x p(x x) / q(x x) for |x| < edge,
+   p and q of TERMS coefficients; +-1 beyond. */
+enum { ERF, GELU, GELU_BACK, GELU_TANH, GELU_TANH_BACK };
+#define TERMS 6
+typedef struct {
+  const float *x, *g, *p, *q;
+  float *y;
+  int64_t n, kind, parts;
+  float edge, cube, scale; /* tanh(scale (x + cube x^3)) stands for erf(x / sqrt 2) */
+} lehr_map;
+
+typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4)));
+#define ALWAYS static inline __attribute__((always_inline))
+#define PICK(m, a, b) ((vec)(((m) & (ivec)(a)) | (~(m) & (ivec)(b))))
+
+ALWAYS vec erf_of(const lehr_map *q, vec x) {
+  vec z = x * x, a = (vec){0} + q->p[TERMS - 1], b = (vec){0} + q->q[TERMS - 1];
+  UNROLL for (int i = TERMS - 2; i >= 0; i--) a = a * z + q->p[i], b = b * z + q->q[i];
+  vec one = PICK(x < 0, (vec){0} - 1, (vec){0} + 1), made = x * a / b;
+  return PICK((x >= q->edge) | (x <= -q->edge) | (made > 1) | (made < -1), one, made);
+}
+
+/* exp(x), to 1e-7; 0 below -87, infinite above 88. NaN gives anything. */
+ALWAYS vec exp_of(vec x) {
+  ivec low = x < -87, high = x > 88;
+  x = PICK(low | high, (vec){0}, x);
+  vec t = x * 1.44269504f + 12582912.f, n = t - 12582912.f; /* n: the nearest integer */
+  vec r = x - n * 0.693359375f + n * 2.12194440e-4f, e = (vec){0} + 1.98412698e-4f;
+  e = e * r + 1.38888889e-3f;
+  e = e * r + 8.33333333e-3f;
+  e = e * r + 4.16666667e-2f;
+  e = e * r + 1.66666667e-1f;
+  e = e * r + 0.5f;
+  e = e * r * r + r + 1;
+  e = (vec)((ivec)e + ((ivec)t << 23));
+  return PICK(low, (vec){0}, PICK(high, (vec){0} + INFINITY, e));
+}
+
+ALWAYS vec map(const lehr_map *q, int kind, vec x, vec g) {
+  if (kind == ERF) return erf_of(q, x);
+  if (kind == GELU) return (erf_of(q, x * 0.707106781f) + 1) * x * 0.5f;
+  if (kind == GELU_TANH || kind == GELU_TANH_BACK) {
+    /* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)) */
+    vec z = x * x, e = exp_of((z * (-2 * q->scale * q->cube) - 2 * q->scale) * x);
+    vec s = PICK(x != x, x, 1 / (1 + e));
+    if (kind == GELU_TANH) return PICK((x > 0) & (x < 16), x - x * (e * s), x * s);
+    vec rise = PICK(x > 0, e * s * s, s * (1 - s)); /* s (1 - s), where s is next to 1, too */
+    return g * (s + x * rise * (z * (6 * q->scale * q->cube) + 2 * q->scale));
+  }
+  vec density = exp_of(x * x * -0.5f) * 0.398942280f;
+  return g * ((erf_of(q, x * 0.707106781f) + 1) * 0.5f + x * density);
+}
+
+ALWAYS void map_part(const lehr_map *q, int kind, int64_t low, int64_t high) {
+  int64_t i = low;
+  for (; i + LANES <= high; i += LANES)
+    *(vec *)(q->y + i) = map(q, kind, *(const vec *)(q->x + i),
+                             q->g ? *(const vec *)(q->g + i) : (vec){0});
+  if (i == high) return;
+  vec x = {0}, g = {0};
+  memcpy(&x, q->x + i, 4 * (size_t)(high - i));
+  if (q->g) memcpy(&g, q->g + i, 4 * (size_t)(high - i));
+  x = map(q, kind, x, g);
+  memcpy(q->y + i, &x, 4 * (size_t)(high - i));
+}
+
+static void map_chunk(void *ctx, int64_t chunk, int64_t worker) {
+  const lehr_map *q = ctx;
+  int64_t vectors = (q->n + LANES - 1) / LANES, low = vectors * chunk / q->parts * LANES;
+  int64_t high = least(q->n, vectors * (chunk + 1) / q->parts * LANES);
+  (void)worker;
+  if (q->kind == ERF) map_part(q, ERF, low, high);
+  else if (q->kind == GELU) map_part(q, GELU, low, high);
+  else if (q->kind == GELU_BACK) map_part(q, GELU_BACK, low, high);
+  else if (q->kind == GELU_TANH) map_part(q, GELU_TANH, low, high);
+  else map_part(q, GELU_TANH_BACK, low, high);
+}
+
+EXPORT void lehr_map_numbers(const lehr_runtime *rt, lehr_map *q) {
+  q->parts = rt->threads == 1 ? 1 : least(4 * rt->threads, q->n / 8192 + 1);
+  spread(rt, map_chunk, q, q->parts);
 }
 
 EXPORT void lehr_install(lehr_runtime *rt) { (void)rt; }
