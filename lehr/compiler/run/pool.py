@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from lehr.base.options import default
+from lehr.base.options import Options, default
 from lehr.compiler.run import library, target
 from lehr.compiler.run.blas import blas
 
@@ -20,8 +20,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _lock = threading.Lock()
 _wanted = 0  # what set_num_threads was told; 0: nothing yet
 
-# Nothing here is worth the time of a thorough optimizer.
-FLAGS = ("-pthread", "-D_GNU_SOURCE", "-O1")
+FLAGS = ("-pthread", "-D_GNU_SOURCE")
 TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -37,12 +36,19 @@ def header() -> str:
     return text("runtime.h")
 
 
+def level(most: int) -> Options:
+    """The options in force, with the C compiler's level of optimisation at most so high."""
+    options = default()
+    return options.replace(optimize=min(options.optimize, most))
+
+
 class Pool:
     """The loaded runtime. `table` is the address of the `lehr_runtime` to pass to kernels."""
 
     def __init__(self, threads: int) -> None:
         source = header() + text("pool.c") + text("word.c")
-        built = self.library = library.build([source], "pool", extra=FLAGS)
+        # Nothing here is worth the time of a thorough optimizer.
+        built = self.library = library.build([source], "pool", level(1), FLAGS)
         setup = built.function(
             "lehr_setup", ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 2
         )

@@ -17,30 +17,23 @@
 enum { ROWS = 2048, COLUMNS = 256, DEPTH = 384 };
 
 /* The upper halves of the words of two vectors: one after the other, and in turn. */
-static const uint16_t JOIN[32] __attribute__((aligned(64))) = {
-    1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
-    33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
-static const uint16_t ZIP[32] __attribute__((aligned(64))) = {
-    1, 33, 3, 35, 5, 37, 7, 39, 9, 41, 11, 43, 13, 45, 15, 47,
-    17, 49, 19, 51, 21, 53, 23, 55, 25, 57, 27, 59, 29, 61, 31, 63};
+#define JOIN \
+  1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43, 45, 47, 49, \
+      51, 53, 55, 57, 59, 61, 63
+#define ZIP \
+  1, 33, 3, 35, 5, 37, 7, 39, 9, 41, 11, 43, 13, 45, 15, 47, 17, 49, 19, 51, 21, 53, 23, 55, 25, \
+      57, 27, 59, 29, 61, 31, 63
 
 /* What was seen while packing: bits of the last parts (more than a bfloat16 number has, if not all
    is well) and of the third, the largest and smallest magnitudes (of bfloat16 numbers; 0 counts as
    largest of all to the latter). */
 typedef struct {
-  __m512i rest, low, most, least;
+  words rest, low;
+  halves most, least;
 } lehr_seen;
 
-/* Takes the nearest bfloat16 numbers off x and y and gives them in an order: those of x, then those
-   of y, or both in turn. */
-AMX static inline __m512i part(__m512 *x, __m512 *y, __m512i order) {
-  const __m512i half = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32((int)0xffff0000);
-  __m512i a = _mm512_and_si512(_mm512_add_epi32((__m512i)*x, half), upper);
-  __m512i b = _mm512_and_si512(_mm512_add_epi32((__m512i)*y, half), upper);
-  *x = _mm512_sub_ps(*x, (__m512)a);
-  *y = _mm512_sub_ps(*y, (__m512)b);
-  return _mm512_permutex2var_epi16(a, order, b);
-}
+/* The nearest bfloat16 number to each: its bits in upper halves. */
+AMX static inline words nearest(floats x) { return ((words)x + 0x8000) & 0xffff0000u; }
 
 /* One tile of each of `parts` parts, from up to 16 `rows` and 32 terms (`depth` of them there).
    Terms are neighbours in memory, or, where `across`, rows are. `turn`: a tile's rows are pairs of
@@ -49,31 +42,34 @@ __attribute__((always_inline)) AMX static inline void block(const float *x, int6
                                                             int64_t rows, int64_t depth, int across,
                                                             int turn, int parts, char *to,
                                                             lehr_seen *seen) {
-  const __m512i order = _mm512_load_si512(across ? ZIP : JOIN), one = _mm512_set1_epi16(1);
-  const __m512 zero = _mm512_setzero_ps();
-  __mmask16 here = first(across ? rows : depth), more = first(depth - 16);
-  __m512i w[3][16];
+  const floats zero = {0};
+  lehr_seen s = *seen;
   for (int r = 0; r < 16; r++) {
-    __m512 a, b;
+    floats a = zero, b = zero;
     if (across) {
-      a = 2 * r < depth ? _mm512_maskz_loadu_ps(here, x + 2 * r * ld) : zero;
-      b = 2 * r + 1 < depth ? _mm512_maskz_loadu_ps(here, x + (2 * r + 1) * ld) : zero;
-    } else {
-      a = r < rows ? _mm512_maskz_loadu_ps(here, x + r * ld) : zero;
-      b = r < rows ? _mm512_maskz_loadu_ps(more, x + r * ld + 16) : zero;
+      if (2 * r < depth) a = head(x + 2 * r * ld, rows);
+      if (2 * r + 1 < depth) b = head(x + (2 * r + 1) * ld, rows);
+    } else if (r < rows) {
+      a = head(x + r * ld, depth);
+      b = head(x + r * ld + 16, depth - 16);
     }
-    for (int p = 0; p < parts - 1; p++) w[p][r] = part(&a, &b, order);
-    w[parts - 1][r] = _mm512_permutex2var_epi16((__m512i)a, order, (__m512i)b);
-    seen->rest = _mm512_or_si512(seen->rest, _mm512_or_si512((__m512i)a, (__m512i)b));
-    if (parts == 3) seen->low = _mm512_or_si512(seen->low, w[2][r]);
-    __m512i size = _mm512_slli_epi16(w[0][r], 1);
-    seen->most = _mm512_max_epu16(seen->most, size);
-    seen->least = _mm512_min_epu16(seen->least, _mm512_sub_epi16(size, one));
+    words p, first;
+    for (int left = parts; left > 0; left--) {
+      const words h = left > 1 ? nearest(a) : (words)a, i = left > 1 ? nearest(b) : (words)b;
+      p = across ? PICK(halves, h, i, ZIP) : PICK(halves, h, i, JOIN);
+      *(words *)(to + (parts - left) * PART + r * 64) = p;
+      if (left == parts) first = p;
+      if (left > 1) a -= (floats)h, b -= (floats)i;
+    }
+    s.rest |= (words)a | (words)b;
+    if (parts == 3) s.low |= p;
+    const halves size = (halves)first << 1;
+    s.most = larger(s.most, size);
+    s.least = smaller(s.least, size - 1);
   }
-  for (int p = 0; p < parts; p++) {
-    if (turn) transpose(w[p]);
-    for (int r = 0; r < 16; r++) _mm512_store_si512(to + p * PART + r * 64, w[p][r]);
-  }
+  *seen = s;
+  if (turn)
+    for (int p = 0; p < parts; p++) transpose(to + p * PART);
 }
 
 /* Panels of 32 rows; of each, steps of 32 terms; of each, `parts` (1 or 3) parts of two tiles.
@@ -82,8 +78,7 @@ __attribute__((always_inline)) AMX static inline int packed(const float *x, int6
                                                             int64_t rows, int64_t depth,
                                                             int across, int turn, int parts,
                                                             char *to) {
-  const __m512i none = _mm512_setzero_si512(), lower = _mm512_set1_epi32(0xffff);
-  lehr_seen seen = {none, none, none, _mm512_set1_epi16(-1)};
+  lehr_seen seen = {.least = (halves){0} - 1};
   int64_t steps = (depth + 31) / 32, groups = (rows + SIDE - 1) / SIDE * 2;
   for (int64_t q = 0; q < groups * steps; q++) { /* along memory */
     int64_t group = across ? q % groups : q / steps, step = across ? q / groups : q % steps;
@@ -95,23 +90,21 @@ __attribute__((always_inline)) AMX static inline int packed(const float *x, int6
     }
     block(at, ld, rows - group * 16, depth - step * 32, across, turn, parts,
           to + (group / 2 * steps + step) * parts * PART + group % 2 * TILE, &seen);
-    if (parts == 1 && _mm512_test_epi32_mask(seen.rest, lower)) return 0;
+    if (parts == 1 && any(seen.rest & 0xffff)) return 0;
   }
   /* Exponents 0 to 255, then 8 other bits. What is not the sum of its parts leaves a rest. */
-  if (_mm512_cmpge_epu16_mask(seen.most, _mm512_set1_epi16((short)((127 + 63) << 8))) ||
-      _mm512_cmplt_epu16_mask(seen.least, _mm512_set1_epi16((127 - 103) << 8)) ||
-      _mm512_test_epi32_mask(seen.rest, lower))
+  if (any((words)(seen.most >= (127 + 63) << 8)) || any((words)(seen.least < (127 - 103) << 8)) ||
+      any(seen.rest & 0xffff))
     return 0;
   if (parts == 1) return 1;
-  return _mm512_test_epi16_mask(seen.low, _mm512_set1_epi16(0x7fff)) ? 3 : 2; /* -0 is 0 */
+  return any(seen.low & 0x7fff7fff) ? 3 : 2; /* -0 is 0 */
 }
 
 AMX static int pack(const float *x, int64_t ld, int64_t rows, int64_t depth, int across, int turn,
                     int parts, char *to) {
-#define CASE(n, c, t) \
-  if (parts == n && across == c && turn == t) return packed(x, ld, rows, depth, c, t, n, to);
-  CASE(1, 0, 0) CASE(1, 0, 1) CASE(1, 1, 0) CASE(1, 1, 1)
-  CASE(3, 0, 0) CASE(3, 0, 1) CASE(3, 1, 0) CASE(3, 1, 1)
+#define CASE(n, c) \
+  if (parts == n && across == c) return packed(x, ld, rows, depth, c, turn, n, to);
+  CASE(1, 0) CASE(1, 1) CASE(3, 0) CASE(3, 1)
   return 0;
 }
 
@@ -120,21 +113,21 @@ AMX static void tile(const char *a, const char *b, int64_t steps, int parts, flo
                      int add) {
   int64_t row = ldc * 4;
   if (add) {
-    _tile_loadd(0, c, row);
-    _tile_loadd(1, c + 16, row);
-    _tile_loadd(2, c + 16 * ldc, row);
-    _tile_loadd(3, c + 16 * ldc + 16, row);
+    LOAD(0, c, row);
+    LOAD(1, c + 16, row);
+    LOAD(2, c + 16 * ldc, row);
+    LOAD(3, c + 16 * ldc + 16, row);
   } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    CLEAR(0);
+    CLEAR(1);
+    CLEAR(2);
+    CLEAR(3);
   }
-#define A(p) _tile_loadd(4, a + p * PART, 64); _tile_loadd(5, a + p * PART + TILE, 64);
-#define B(p) _tile_loadd(6, b + p * PART, 64); _tile_loadd(7, b + p * PART + TILE, 64);
+#define A(p) LOAD(4, a + p * PART, 64); LOAD(5, a + p * PART + TILE, 64);
+#define B(p) LOAD(6, b + p * PART, 64); LOAD(7, b + p * PART + TILE, 64);
 #define ADD \
-  _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7); \
-  _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+  SUM(0, 4, 6); SUM(1, 4, 7); \
+  SUM(2, 5, 6); SUM(3, 5, 7);
   if (parts == 1)
     for (; steps > 0; steps--, a += PART, b += PART) {
       A(0) B(0) ADD
@@ -147,10 +140,10 @@ AMX static void tile(const char *a, const char *b, int64_t steps, int parts, flo
     for (; steps > 0; steps--, a += 3 * PART, b += 3 * PART) {
       A(2) B(0) ADD A(1) ADD B(1) ADD A(0) ADD B(2) ADD B(0) ADD
     }
-  _tile_stored(0, c, row);
-  _tile_stored(1, c + 16, row);
-  _tile_stored(2, c + 16 * ldc, row);
-  _tile_stored(3, c + 16 * ldc + 16, row);
+  STORE(0, c, row);
+  STORE(1, c + 16, row);
+  STORE(2, c + 16 * ldc, row);
+  STORE(3, c + 16 * ldc + 16, row);
 }
 
 /* A tile of which only `high` rows and `wide` columns are there. */
@@ -224,7 +217,7 @@ AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, co
   tiles();
   int good = product(1, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory) ||
              product(3, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory);
-  _tile_release();
+  release();
   return good;
 }
 
