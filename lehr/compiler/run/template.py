@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lehr.base.options import default
-from lehr.compiler.run import library, pool, target
+from lehr.compiler.run import library, onednn, pool, target
 
 
 class Source(NamedTuple):
     """The files of a template; where programs can do without it, the processor's features that it
-    needs and the option that it hangs on."""
+    needs and the option that it hangs on; what connects it to a library of others."""
 
     files: tuple[str, ...]
     features: frozenset[str] = frozenset()
     option: str = ""
     level: int = 2  # of optimisation, at most: 1 where vectors are spelt out and nothing is fused
+    connect: Callable[[library.Library], None] | None = None
 
 
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
@@ -39,6 +41,7 @@ SOURCES = {
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
     # bits: `LEHR_SPLIT=0` leaves all products to BLAS.
     "split": Source(("tile.h", "split.c"), TILES, "split", level=1),
+    "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
 # Sums of products may be fused here, as in any library that multiplies matrices.
 FLAGS = ("-ffp-contract=fast", "-pthread", "-D_GNU_SOURCE")
@@ -57,5 +60,7 @@ def need(name: str) -> library.Library | None:
     text = "".join([pool.header(), *map(pool.text, source.files)])
     options = pool.level(source.level)
     built = library.build([text], name, options, FLAGS)
+    if source.connect:
+        source.connect(built)
     built.function("lehr_install", None, ctypes.c_void_p)(pool.pool().table)
     return built
