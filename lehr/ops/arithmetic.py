@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lehr.base import dtype as dt
 from lehr.ops import rule, sample
-from lehr.ops.registry import EVERYWHERE, POINTWISE, op
-from lehr.ops.rule import Spec
+from lehr.ops.registry import EVERYWHERE, POINTWISE, REDUCE, op
+from lehr.ops.rule import Spec, same
 
 
 def _kinds(boolean, other):
@@ -135,6 +135,37 @@ def _divisor(np, x, y):
     return y
 
 
+def _checked(F, x, y):
+    """`checks` of a division of integers, which a divisor of 0 stops."""
+    whole = all(v.dtype.category <= dt.INT if rule.is_tensor(v) else dt.category_of(v) <= dt.INT
+                for v in (x, y))
+    if not whole or rule.is_tensor(x) and same(rule.numel(x.shape), 0):
+        return
+    if rule.is_tensor(y):
+        F.check_divisor(y)
+    elif isinstance(y, (bool, int)) and y == 0:
+        F.check_divisor(F.full((), 0, dtype=dt.int64, device=x.device))
+
+
+@op("check_divisor(input: Tensor) -> Tensor")
+class check_divisor:
+    """Stops the program where an integer is 0; gives the greatest of 1 // input, which nobody
+    needs: the op is there for the error."""
+
+    kind, where, nondiff, stops = REDUCE, "", True, True
+
+    def rule(x):
+        return Spec((), dt.int64, x.device)
+
+    def eager(np, x):
+        quotients = np.floor_divide(1, _divisor(np, np.ones(1), x).astype(np.int64))
+        return quotients.max(initial=np.iinfo(np.int64).min)
+
+    def lower(L, idx, x):
+        return L.reduce("max", tuple(x.shape), lambda k: L.op(
+            "floor_divide", L.const(1, dt.int64), L.cast(L.at(x, k), dt.int64)))
+
+
 def _flat(F, g, out, x, y):
     """The gradient of a step function."""
     return lambda: F.zeros_like(g), lambda: F.zeros_like(g)
@@ -213,6 +244,7 @@ class floor_divide:
     kind, rule, where = POINTWISE, rule.numeric("floor_divide"), EVERYWHERE
     c, triton = "lehr_floor_divide_{t}({input}, {other})", "lehr_floor_divide({input}, {other})"
     eager, vjp, dtypes, samples = _floor, _flat, "int float half", _division
+    checks = _checked
 
 
 @op("trunc_divide(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor")
@@ -222,6 +254,7 @@ class trunc_divide:
     kind, rule, where = POINTWISE, rule.numeric("trunc_divide"), ""
     c, triton = "lehr_trunc_divide_{t}({input}, {other})", "lehr_trunc_divide({input}, {other})"
     eager, vjp, dtypes, samples = _trunc, _flat, "int float half", _division
+    checks = _checked
 
 
 @op("remainder(input: Tensor | Scalar, other: Tensor | Scalar) -> Tensor")
@@ -230,7 +263,7 @@ class remainder:
 
     kind, rule, where = POINTWISE, rule.numeric("remainder"), EVERYWHERE
     c, triton = "lehr_remainder_{t}({input}, {other})", "lehr_remainder({input}, {other})"
-    dtypes, samples = "int float half", _division
+    dtypes, samples, checks = "int float half", _division, _checked
 
     def eager(np, x, y):
         return np.remainder(x, _divisor(np, x, y))
@@ -245,7 +278,7 @@ class fmod:
 
     kind, rule, where = POINTWISE, rule.numeric("fmod"), EVERYWHERE
     c, triton = "lehr_fmod_{t}({input}, {other})", "lehr_fmod({input}, {other})"
-    dtypes, samples = "int float half", _division
+    dtypes, samples, checks = "int float half", _division, _checked
 
     def eager(np, x, y):
         return np.fmod(x, _divisor(np, x, y))

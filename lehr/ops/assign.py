@@ -16,6 +16,9 @@ from lehr.ops.index import (
     Place,
     add_rows,
     broadcast_at,
+    check_along,
+    check_each,
+    check_flat,
     check_index,
     check_range,
     grown,
@@ -115,7 +118,7 @@ class index_add:
     """The slices of `source`, times `alpha`, added to those of a copy of `input` at `index`."""
 
     kind, where, dtypes = INDEX, "function method inplace", "float half int"
-    scatter = _lowered_slices("add")
+    scatter, checks = _lowered_slices("add"), check_along
 
     def rule(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Spec:
         return _slices_rule("index_add", x, dim, index, source)
@@ -157,7 +160,7 @@ class index_copy:
     """The slices of a copy of `input` at `index` replaced by those of `source`."""
 
     kind, where, exact = INDEX, "function method inplace", True
-    scatter = _lowered_slices("set")
+    scatter, checks = _lowered_slices("set"), check_along
 
     def rule(x: Any, dim: int, index: Any, source: Any) -> Spec:
         return _slices_rule("index_copy", x, dim, index, source, (dt.int64,))
@@ -185,6 +188,9 @@ class index_fill:
 
     kind, where, layout, exact = INDEX, "function method inplace", layout.preserved, True
     scatter = _lowered_slices("set", wrap=True)
+
+    def checks(F: Any, x: Any, dim: int, index: Any, value: Any) -> None:
+        F.check_index(index, x.shape[dim_of(dim, len(x.shape))], True)
 
     def rule(x: Any, dim: int, index: Any, value: Any) -> Spec:
         dim_of(dim, len(x.shape))
@@ -280,7 +286,7 @@ class put_op:
     """Elements of a copy of `input`, flattened in row-major order, replaced or added to."""
 
     kind, rule, where = INDEX, _put_rule, "function method inplace"
-    layout = layout.preserved
+    layout, checks = layout.preserved, check_flat
 
     def eager(np: Any, x: Any, index: Any, source: Any, accumulate: bool) -> Any:
         out = np.array(x, order="C")
@@ -369,7 +375,7 @@ class index_put:
     """
 
     kind, rule, where = INDEX, _index_put_rule, "function method inplace"
-    layout = layout.preserved
+    layout, checks = layout.preserved, check_each
 
     def eager(np: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:
         if any(i is not None and i.dtype in (bool, np.uint8) for i in indices):
@@ -513,7 +519,7 @@ def np_mask(size: int, count: int) -> Any:
 class index_put_masked:
     """`index_put` at masks whose number of true elements matters."""
 
-    kind, rule, where, host = INDEX, _index_put_rule, "", True
+    kind, rule, where, host, stops = INDEX, _index_put_rule, "", True, True
     layout, samples = layout.preserved, _mask_samples
 
     def eager(np: Any, x: Any, indices: Any, values: Any, accumulate: bool) -> Any:

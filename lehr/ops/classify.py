@@ -548,6 +548,7 @@ class ctc_rows:
     """
 
     kind, host, where, tolerance, dtypes = HOST, True, "", TOLERANCE, "float"
+    stops = True
 
     def rule(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
         steps, n, classes = log_probs.shape

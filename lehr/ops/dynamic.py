@@ -244,6 +244,7 @@ class histc:
     included; with both 0, of the range of the data. NaN and what lies outside are not counted."""
 
     kind, host, nondiff, dtypes = INDEX, True, True, "float"
+    stops = True
 
     def rule(x: Any, bins: int, low: Any, high: Any) -> Spec:
         if x.dtype.category != dt.FLOAT:
@@ -274,6 +275,7 @@ class histogram:
     """Counts (or sums of weights, or a density) in equal intervals or between given edges."""
 
     kind, host, nondiff, dtypes = INDEX, True, True, "float"
+    stops = True
 
     def rule(x: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
         if x.dtype not in (dt.float32, dt.float64):

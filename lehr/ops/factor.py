@@ -136,6 +136,7 @@ class linalg_eigh:
     """
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
 
     def rule(x, UPLO="L"):
         shape = matrix("linalg.eigh", x, True)
@@ -186,6 +187,7 @@ class linalg_eig:
     """Complex eigenvalues and eigenvectors (columns) of square matrices."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
 
     def rule(x):
         shape = matrix("linalg.eig", x, True)
@@ -241,6 +243,7 @@ class linalg_svd:
     """A = U diag(S) Vh, S descending; `full_matrices` completes U and Vh to square ones."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
 
     def rule(x, full_matrices=True, driver=None):
         shape = matrix("linalg.svd", x)
@@ -342,6 +345,7 @@ class linalg_pinv:
     """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
 
     def rule(x, atol=None, rtol=None, hermitian=False):
         shape = matrix("linalg.pinv", x)
@@ -403,6 +407,7 @@ class linalg_matrix_rank:
     """How many singular values are above max(atol, rtol * the largest)."""
 
     kind, host, where, nondiff, dtypes = HOST, True, "linalg", True, "float"
+    stops = True
 
     def rule(x, atol=None, rtol=None, hermitian=False):
         return typed(x, matrix("linalg.matrix_rank", x)[:-2], dt.int64)
@@ -427,6 +432,7 @@ class linalg_lstsq:
     returned where it names one that has them. """
 
     kind, host, where, tolerance, nondiff = HOST, True, "linalg", TOLERANCE, (2, 3)
+    stops = True
     dtypes = "float"
 
     def rule(a, b, rcond=None, driver=None):

@@ -47,6 +47,44 @@ def zeros_of(F: Any, shape: Shape, g: Any) -> Any:
 IN_SELF = "index out of range in self"
 
 
+def check_along(F: Any, x: Any, dim: int, index: Any, *rest: Any) -> None:
+    """`checks` of an op whose index, the third argument, counts along a dimension."""
+    F.check_index(index, x.shape[dim_of(dim, len(x.shape))], False)
+
+
+def check_flat(F: Any, x: Any, index: Any, *rest: Any) -> None:
+    """`checks` of an op whose index counts the elements of a tensor, from its end where below 0."""
+    F.check_index(index, numel(x.shape), True)
+
+
+def check_each(F: Any, x: Any, indices: Any, *rest: Any) -> None:
+    """`checks` of an op with an index, or None, for each dimension."""
+    for n, i in zip(x.shape, indices, strict=False):
+        if i is not None:
+            F.check_index(i, n, True)
+
+
+@op("check_index(index: Tensor, size: int, wrap: bool) -> Tensor")
+class check_index_op:
+    """Stops the program where an index lies outside of [0, size), from -size on with `wrap`; gives
+    the greatest of them. Nobody needs that: the op is there for the error."""
+
+    kind, where, nondiff, stops = INDEX, "", True, True
+
+    def rule(index: Any, size: Size, wrap: bool) -> Spec:
+        return Spec((), dt.int64, index.device)
+
+    def eager(np: Any, index: Any, size: int, wrap: bool) -> Any:
+        check_range(np, index, size, IndexError, IN_SELF, wrap)
+        places = np.where(index < 0, index + size, index).astype(np.int64)
+        return places.max(initial=np.iinfo(np.int64).min)
+
+    def lower(L: Any, idx: Any, index: Any, size: Any, wrap: bool) -> Any:
+        def place(k: Any) -> Any:
+            return L.iota(L.index(L.at(index, k), size, wrap_negative=wrap), dt.int64)
+        return L.reduce("max", tuple(index.shape), place)
+
+
 def _index_select_rule(x: Any, dim: int, index: Any) -> Spec:
     if len(index.shape) > 1:
         raise IndexError("index_select(): Index is supposed to be a vector, but got "
@@ -66,7 +104,7 @@ def _index_select_rule(x: Any, dim: int, index: Any) -> Spec:
 class index_select:
     """The slices of `dim` at `index`, a vector or a number."""
 
-    kind, rule, exact = INDEX, _index_select_rule, True
+    kind, rule, exact, checks = INDEX, _index_select_rule, True, check_along
 
     def eager(np: Any, x: Any, dim: int, index: Any) -> Any:
         flat = index.reshape(-1)
@@ -144,7 +182,7 @@ def grown(F: Any, x: Any) -> Any:
 class gather:
     """out[i][j] = input[index[i][j]][j] for dim 0, and so on. The gradient is always dense."""
 
-    kind, rule, exact = INDEX, _gather_rule, True
+    kind, rule, exact, checks = INDEX, _gather_rule, True, check_along
 
     def eager(np: Any, x: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
         if not index.size:
@@ -201,7 +239,7 @@ TAKEN = "out of range: tried to access index {index} on a tensor of {size} eleme
 class take:
     """The elements at `index` of the tensor flattened in row-major order."""
 
-    kind, rule, exact = INDEX, _take_rule, True
+    kind, rule, exact, checks = INDEX, _take_rule, True, check_flat
 
     def eager(np: Any, x: Any, index: Any) -> Any:
         check_range(np, index, x.size, IndexError, TAKEN, wrap=True)
@@ -312,6 +350,9 @@ class embedding:
     def eager(np: Any, index: Any, weight: Any, *rest: Any) -> Any:
         check_range(np, index, weight.shape[0], IndexError, IN_SELF)
         return np.take(weight, index, 0)
+
+    def checks(F: Any, index: Any, weight: Any, *rest: Any) -> None:
+        F.check_index(index, weight.shape[0], False)
 
     def lower(L: Any, idx: Any, index: Any, weight: Any, *rest: Any) -> Any:
         row = L.index(L.at(index, tuple(idx[:-1])), weight.shape[0], wrap_negative=False)
@@ -514,6 +555,7 @@ class index:
     """
 
     kind, rule, layout, exact, where = INDEX, _index_rule, _index_layout, True, ""
+    checks = check_each
 
     def eager(np: Any, x: Any, indices: Any) -> Any:
         at = numpy_indices(np, x.shape, indices)

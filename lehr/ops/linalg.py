@@ -73,6 +73,7 @@ class linalg_inv:
     """The inverse of square matrices [.., n, n]; LinAlgError where there is none."""
 
     kind, host, rule, tolerance, dtypes = HOST, True, _squares("linalg.inv"), TOLERANCE, "float"
+    stops = True
     where, layout = "linalg", layout.columns
 
     def eager(np, x):
@@ -99,6 +100,7 @@ class linalg_inv_ex:
     """The inverse and an int32 flag: 0, or 1 for singular matrices (whose inverse is then NaN)."""
 
     kind, host, where, tolerance, nondiff, dtypes = HOST, True, "linalg", TOLERANCE, (1,), "float"
+    stops = True
 
     def rule(x, check_errors=False):
         shape = matrix("linalg.inv_ex", x, True)
@@ -232,6 +234,7 @@ class linalg_solve:
     """X with A X = B (X A = B where not `left`); B [.., n, k], or [.., n] for vectors."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
 
     def rule(a, b, left=True):
         shape = matrix("linalg.solve", a, True)
@@ -298,6 +301,7 @@ class linalg_solve_triangular:
     """
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
 
     def rule(a, b, upper, left=True, unit=False):
         shape = matrix("linalg.solve_triangular", a, True)
@@ -371,6 +375,7 @@ class linalg_cholesky:
     """L with A = L L^T (U with A = U^T U where `upper`) of symmetric positive-definite A."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
     rule, layout = _squares("linalg.cholesky"), layout.columns
 
     def eager(np, x, upper):
@@ -417,6 +422,7 @@ class linalg_cholesky_ex:
     """`cholesky` with an int32 flag: 0, or the order of the first minor that is not positive."""
 
     kind, host, where, tolerance, nondiff, dtypes = HOST, True, "linalg", TOLERANCE, (1,), "float"
+    stops = True
 
     def rule(x, upper=False, check_errors=False):
         shape = matrix("linalg.cholesky_ex", x, True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from lehr.base import dtype as dt
 from lehr.ops import layout as place
 from lehr.ops import rule
 from lehr.ops.reduce import count
@@ -201,6 +202,8 @@ class binary_cross_entropy:
         return {"none": lambda: loss, "mean": loss.mean, "sum": loss.sum}[how]()
 
     def decomp(F, x, t, weight, size_average, reduce, reduction):
+        outside = F.logical_not(F.logical_and(F.ge(x, 0), F.le(x, 1)))
+        F.check_index(F.to_dtype(outside, dt.int64), 1, False)      # 1 stops the program
         loss = ((t - 1) * F.clamp_min(F.log1p(-x), -100.0)
                 - t * F.clamp_min(F.log(x), -100.0))
         loss = loss if weight is None else loss * weight

@@ -154,6 +154,7 @@ class linalg_lu_solve:
     results."""
 
     kind, host, where, tolerance, dtypes = HOST, True, "linalg", TOLERANCE, "float"
+    stops = True
 
     def rule(lu, pivots, b, left=True, adjoint=False):
         shape = matrix("linalg.lu_solve", lu, True)
@@ -214,6 +215,7 @@ class linalg_permute_rows:
     """The rows of matrices exchanged as LAPACK's pivots say."""
 
     kind, host, where, dtypes, exact = HOST, True, "", "float", True
+    stops = True
 
     def rule(x, pivots):
         head = rule.broadcast(tuple(x.shape[:-2]), tuple(pivots.shape[:-1]))

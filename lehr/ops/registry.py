@@ -249,6 +249,9 @@ class Op:
     aliases   more public names
     nondiff   True: the result carries no gradient (or a tuple of result indexes that carry none)
     host      True: no back end lowers it; the compiled program calls `eager` (a reported HostCall)
+    checks    (F, *bound) -> None: calls `check_index` or `check_divisor` for what data may stop;
+              such errors come even where nothing uses the result
+    stops     True: data may stop the op, which therefore runs even where nothing uses its result
     breaks    the break code capture raises (data-dependent sizes), else None
     samples   (s) -> iterator of samples for the generated tests
     tolerance dtype name -> (rtol, atol), with a reason in a comment beside it
@@ -259,7 +262,8 @@ class Op:
         "vjp": None, "inverse": None, "c": None, "triton": None, "monoid": None, "amp": None,
         "where": "function method", "api": None, "aliases": (), "nondiff": False, "host": False,
         "exact": False, "described": (), "breaks": None, "samples": None, "tolerance": {},
-        "lower": None, "scatter": None, "dtypes": "", "doc": "",
+        "lower": None, "scatter": None, "dtypes": "", "doc": "", "checks": None,
+        "stops": False,
     }
 
     def __init__(self, signature: Signature, fields: dict[str, Any], module: str) -> None:
@@ -297,6 +301,8 @@ class Op:
     host: bool
     exact: bool
     described: tuple[str, ...]
+    checks: Callable[..., Any] | None
+    stops: bool
     breaks: str | None
     samples: Callable[..., Any] | None
     tolerance: dict[str, tuple[float, float]]

@@ -12,6 +12,7 @@ from lehr.base import dtype as dt
 from lehr.base.proof import decide
 from lehr.ops import execute, rule
 from lehr.ops.index import (
+    check_along,
     check_index,
     check_range,
     corner,
@@ -150,7 +151,7 @@ class scatter:
     """out[index[i][j]][j] = src[i][j] for dim 0, and so on, on a copy of `input`."""
 
     kind, where, exact = INDEX, "function method inplace", True
-    scatter, samples = _lowered("set"), _scatter_samples
+    scatter, samples, checks = _lowered("set"), _scatter_samples, check_along
 
     def rule(x: Any, dim: int, index: Any, src: Any) -> Spec:
         return _scatter_rule("scatter", x, dim, index, src)
@@ -182,7 +183,7 @@ class scatter_value:
     """`scatter` of one number."""
 
     kind, api, where, exact = INDEX, "scatter", "function method inplace", True
-    scatter = _lowered("set")
+    scatter, checks = _lowered("set"), check_along
 
     def rule(x: Any, dim: int, index: Any, value: Any) -> Spec:
         return _scatter_rule("scatter", x, dim, index, value)
@@ -264,7 +265,7 @@ class scatter_add:
     """out[index[i][j]][j] += src[i][j] for dim 0, and so on, on a copy of `input`."""
 
     kind, where = INDEX, "function method inplace"
-    scatter, samples = _lowered("add"), _scatter_samples
+    scatter, samples, checks = _lowered("add"), _scatter_samples, check_along
 
     def rule(x: Any, dim: int, index: Any, src: Any) -> Spec:
         return _scatter_rule("scatter_add", x, dim, index, src)
@@ -317,7 +318,7 @@ class scatter_reduce:
     """
 
     kind, where, dtypes = INDEX, "function method inplace", "float half int"
-    scatter = _reduce_scatter
+    scatter, checks = _reduce_scatter, check_along
 
     def rule(x: Any, dim: int, index: Any, src: Any, reduce: str, include: bool) -> Spec:
         if reduce not in KINDS:

@@ -35,7 +35,7 @@ from lehr.compiler.capture.tracer import Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Lazy, Value
 from lehr.compiler.graph.ir import Graph, RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
-from lehr.ops import layout, registry
+from lehr.ops import registry
 from lehr.tensor import autograd, dispatch, node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
@@ -133,7 +133,6 @@ class Captured:
         self.numbers: dict[int, int] = {}
         self.grads: list[tuple[Tensor, Any]] = []   # (twin, its new grad's twin or None)
         self._collect()
-        self._watch()
         self.tracer.finish_generators()
         self.tracer.guard_apart(bool(self.grads))
         self.facts: list[Fact] = self.machine.guards()
@@ -176,17 +175,6 @@ class Captured:
         """A leaf on other tensors' memory has a history that cannot be built again."""
         self.machine.frame = None
         self.machine.stop("tensor-change", "requires_grad = of a tensor that shares memory")
-
-    def _watch(self) -> None:
-        """What an index may stop is computed even where nothing uses it: as outputs of no one."""
-        nodes = self.tracer.builder.nodes
-        used = {v for n in nodes for v in n.inputs} | set(self.outputs)
-        for n in nodes:
-            if n.op.name in CHECKED and used.isdisjoint(n.results):
-                kind = n.results[0].type
-                assert isinstance(kind, TensorType)
-                self.outputs.append(n.results[0])
-                self.strides.append(layout.contiguous(kind.shape))
 
     def add(self, t: Tensor) -> Output:
         """Plans how the tensor that stands for twin `t` is made at each call."""

@@ -137,14 +137,15 @@ class Node:
 
 
 class Effect(NamedTuple):
-    """What a node does besides computing: kind is "read" | "write" (target: the Ref parameter) or
-    "comm" (target: the process group's name)."""
+    """What a node does besides computing: kind is "read" | "write" (target: the Ref parameter),
+    "comm" (target: the process group's name) or "stop" (data may end the program; no target)."""
 
     kind: str
     target: Any
 
 
 PURE: frozenset[Effect] = frozenset()
+STOPS = frozenset((Effect("stop", None),))
 
 
 def values_in(args: Any) -> Iterator[Value]:
@@ -278,7 +279,7 @@ def infer_effects(op: Op, args: tuple[Any, ...]) -> frozenset[Effect]:
         return frozenset((Effect(op.name, args[0]),))
     if op.kind == registry.COMM:
         return frozenset((Effect("comm", args[op.signature.index["group"]]),))
-    return PURE
+    return STOPS if op.stops else PURE
 
 
 def copy_into(builder: Builder, graph: Graph, known: dict[Value, Any],

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lehr.base import log, sym
-from lehr.compiler.loop import epilogue, finish, region, schedule
+from lehr.compiler.loop import epilogue, finish, halt, region, schedule
 from lehr.compiler.loop.ir import Buffer, Kernel, Program, Step
 from lehr.compiler.loop.merge import Binds, Nest, legal, merged, nest_of
 from lehr.compiler.loop.text import walk
@@ -67,7 +67,7 @@ def fuse(program: Program) -> Program:
         made = finish.kernel(u.nest, u.name, u.locations, binds, used)
         if made is not None:
             steps.append(made)
-    steps = epilogue.attach(steps, binds)
+    steps = halt.needed(epilogue.attach(steps, binds), used)
     steps = region.group(schedule.schedule(steps))
     return finish.program(program, steps)
 
@@ -97,7 +97,8 @@ class _Search:
 
     def add(self, order: int, step: Step) -> None:
         reads, writes = map(set, self.touches[order])
-        nest = nest_of(step, order) if isinstance(step, Kernel) else None
+        nest = nest_of(step, order) if isinstance(step, Kernel) and not any(
+            halt.unread(b, self.users) for b in writes) else None
         u = Unit(order, step, nest, reads, writes)
         number = len(self.units)
         self.units.append(u)

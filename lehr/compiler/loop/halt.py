@@ -2,14 +2,20 @@
 
 An index that was checked before cannot fail again. A check covers a later one where both look at
 the same elements of unchanged memory in the same way: the earlier at all of them.
+
+Kernels that are there for their checks alone (a graph's `check_index`) store what nobody reads.
+They stay apart from others in `fuse`, and go where other kernels make the same checks anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lehr.base import sym
+from lehr.base.dtype import INT
+from lehr.base.index import linearize
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import Bind, Buffer, Expr, Extern, Group, HostCall, Kernel, Step
 from lehr.compiler.loop.text import values_of, walk
@@ -31,6 +37,90 @@ def halting(steps: Sequence[Step]) -> list[bool]:
         known.update(key for key, _, whole in checks if whole)
         written |= touched(step)[1]
     return found
+
+
+def unread(buffer: Buffer, users: Mapping[Buffer, int]) -> bool:
+    """Whether nobody but the step that stores into a buffer has to do with it."""
+    return buffer.role == "arena" and users[buffer] == 1
+
+
+def needed(steps: Sequence[Step], users: Mapping[Buffer, int]) -> list[Step]:
+    """The steps without the kernels that only check what others check, too."""
+    alone = [s for s in steps if isinstance(s, Kernel) and all(
+        unread(x.buffer, users) for x in s.stores)]
+    if not alone:
+        return list(steps)
+    writers = Counter(b for s in steps for b in touched(s)[1])
+    made = {c for s in steps if s not in alone for c in _checks(s, writers)}
+    kept = []
+    for s in steps:
+        if s in alone:
+            mine = list(_checks(s, writers))
+            if None not in mine and made.issuperset(mine):
+                continue
+            made.update(mine)
+        kept.append(s)
+    return kept
+
+
+def _checks(step: Step, writers: Mapping[Buffer, int]) -> Iterator[Any]:
+    """What a step checks at all its points, in words that do not depend on the names of its axes;
+    None for what cannot be said so."""
+    if not isinstance(step, Kernel | Extern):
+        return
+    stores = step.stores if isinstance(step, Kernel) else step.epilogue
+    whole = all(s.mask is None for s in stores)
+    values = list(walk(values_of(stores, step.binds)))
+    axes = [*step.axes, *(a for s in stores for a in s.axes),
+            *(a for e in values if e.kind == "Reduce" for a in e.fields[1])]
+    extents = {a.var: a.extent for a in axes}
+    felt = frozenset().union(*(_felt(e) for e in values), *(
+        sym.free(linearize(s.idx, s.buffer.shape, s.buffer.strides)) for s in stores))
+    for b in step.binds:
+        said = _said(b.value, extents, writers) if (
+            b.mask is None and whole and b.var in felt) else None
+        yield said and (*said, b.bound, b.wrap)
+    for e in values:
+        if expr.divides(e):
+            by = e.fields[2]
+            while by.kind == "Cast" and by.fields[0].dtype.category <= INT and (
+                    by.fields[0].dtype.itemsize <= by.dtype.itemsize):
+                by = by.fields[0]
+            yield _said(by, extents, writers) if whole else None
+
+
+def _felt(e: Expr) -> frozenset[Any]:
+    """The variables that matter to where something is read, or to its value. Where all elements
+    along a dimension lie in one place, an emitter need not evaluate the index."""
+    if e.kind == "Load":
+        x = e.fields[0]
+        return sym.free(linearize(e.fields[1], x.shape, x.strides))
+    return sym.free(e.fields[-1]) if e.kind in ("Index", "Random") else frozenset()
+
+
+def _said(value: Expr, extents: Mapping[Any, Any], writers: Mapping[Buffer, int]) -> Any:
+    """A value and its points with the axes numbered as they are met."""
+    names: dict[Any, Any] = {}
+    points: list[Any] = []
+    for e in walk((value,)):
+        if e.kind == "Load" and (writers[e.fields[0]] > (e.fields[0].role == "arena")):
+            return None     # another part of the program may replace what is looked at
+        at = e.fields[1] if e.kind == "Load" else e.fields[:1] if e.kind == "Index" else ()
+        for i in at:
+            free = sym.free(i)
+            if not free <= extents.keys():
+                return None
+            for v in (v for v in extents if v in free and v not in names):
+                one = isinstance(extents[v], int) and extents[v] == 1
+                names[v] = 0 if one else sym.Var(f"c{len(points)}", 0, extents[v] - 1)
+                points += [] if one else [extents[v]]
+    if not value.free <= names.keys():
+        return None
+    return expr.Rewriter(names, None, {}, _no_bind)(value), tuple(points)
+
+
+def _no_bind(b: Bind) -> Any:
+    raise AssertionError("a value of several binds is not compared")
 
 
 def _binds(step: Step) -> Iterator[Bind]:

@@ -52,11 +52,12 @@ def lowerable(op: Op) -> bool:
 
 
 class Expander(Builder):
-    """A builder whose calls of composite ops add the calls that they are made of."""
+    """A builder whose calls of composite ops add the calls that they are made of, and those of
+    other ops, where data may stop them, the checks for that."""
 
-    def __init__(self, name: str, whole: Collection[str] = ()) -> None:
+    def __init__(self, name: str, whole: Collection[str] = (), checks: bool = True) -> None:
         super().__init__(name)
-        self.whole = whole
+        self.whole, self.checks = whole, checks
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:
         kept = op.name in self.whole and (op.name not in TAKEN or TAKEN[op.name](args))
@@ -68,6 +69,8 @@ class Expander(Builder):
         if not lowerable(op) and not kept:
             where = f" ({self.location})" if self.location else ""
             raise Undecomposed(f"op {op.name}{where} has no lowering and no decomposition")
+        if op.checks is not None and self.checks:
+            op.checks(self.F, *args)
         return super().call(op, args)
 
 
@@ -77,7 +80,9 @@ def decompose(graph: Graph, whole: Collection[str] = ()) -> Graph:
     A composite's results keep their dtypes; half precision is computed in float32 inside it.
     Undecomposed names an op that nothing can be done about, and the user's line.
     """
-    builder = Expander(graph.name, whole)
+    # What only has gradients is half of a graph that has been seen to: its checks are forward's.
+    checks = any(graph.results[g] for g in ("outputs", "saved", "writebacks"))
+    builder = Expander(graph.name, whole, checks or not graph.results["grads"])
     builder.symbols = list(graph.symbols)
     known: dict[Value, Any] = {p: builder.param(p.name, p.type) for p in graph.params}
     copy_into(builder, graph, known, lambda b, node, args: b.call(node.op, args))

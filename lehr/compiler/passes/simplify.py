@@ -68,11 +68,23 @@ def _number(b: Builder, op: Op, args: tuple[Any, ...], numbers: dict[Any, Any]) 
             return _number(b, made[0], made[1], numbers)
     if op.kind == registry.COMM or op.name == "write":
         return b.call(op, args)
-    key = (op, key_of(args))
+    key = (op, key_of((_elements(args[0]), *args[1:]) if op.name in CHECKS else args))
     found = numbers.get(key)
     if found is None:
         found = numbers[key] = b.call(op, args)
     return found
+
+
+CHECKS = ("check_index", "check_divisor")     # of elements, whatever their order
+
+
+def _elements(x: Any) -> Any:
+    """The value that has the same elements as one that views make of it."""
+    node = _made_by(x, "view", "permute")
+    while node is not None:
+        x = node.args[0]
+        node = _made_by(x, "view", "permute")
+    return x
 
 
 def key_of(a: Any) -> Any:
