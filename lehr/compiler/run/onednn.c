@@ -221,7 +221,7 @@ static int found(const int64_t *key, int (*make)(op *), int threads,
 
 /* Products of float32 matrices */
 
-enum { TA, TB, M, N, K, LDA, LDB, LDC, A_WIDE, B_WIDE, MAIN, KIND = KEY - 1 };
+enum { TA, TB, M, N, K, LDA, LDB, LDC, A_WIDE, B_WIDE, MAIN, CREW, KIND = KEY - 1 };
 enum { SINGLE, HALF, IMAGES };
 
 /* The leading dimension of a matrix of `rows` rows: of a single one it says nothing. */
@@ -277,7 +277,8 @@ static int product(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, cons
 enum { FEW = 96, TALL = 288, CACHED = 3 << 18, LENT = 4 << 20 };
 
 /* MAIN is 0 where B is read as it lies; else the rows of the block for which its layout was chosen,
-   which all others take over. Float32 operands are rounded as they are reordered. */
+   which all others take over. Float32 operands are rounded as they are reordered. All is of one
+   thread, but for the reorder of B, which is of CREW. */
 static int make_half(op *x) {
   const int64_t *s = x->key;
   operand *a = &x->of[0], *b = &x->of[1], *c = &x->of[2];
@@ -299,7 +300,11 @@ static int make_half(op *x) {
   } else if (!bad)
     bad = dnnl_memory_desc_clone(&b->made, b->own);
   c->out = 1;
-  bad = bad || !turning(a) || !turning(b) ||
+  bad = bad || !turning(a);
+  if (s[MAIN]) omp_set_num_threads((int)s[CREW]);
+  bad = bad || !turning(b);
+  omp_set_num_threads(1);
+  bad = bad ||
         dnnl_matmul_primitive_desc_create(&pd, engine, a->made, b->made, NULL, c->made, attributes);
   bad = bad || !finish(x, pd);
   object rest[] = {whole[0], whole[2], any};
@@ -314,6 +319,7 @@ typedef struct {
   const lehr_runtime *rt;
   const lehr_half *q;
   int64_t high, tall, wide; /* rows of a block; blocks along m and n of a matrix of the batch */
+  int64_t crew;             /* OpenMP's threads that reorder B */
   char *packed;             /* all of B, `each` bytes for a matrix, or NULL */
   size_t each;
   int undone;
@@ -336,7 +342,7 @@ static void half_key(const work *w, int64_t m, int64_t n, int64_t *key) {
   const lehr_half *q = w->q;
   key[KIND] = HALF, key[A_WIDE] = q->a_wide, key[B_WIDE] = q->b_wide;
   sizes(key, q->ta, q->tb, m, n, q->k, q->lda, q->ldb, q->ldc);
-  if (w->each) key[MAIN] = w->high;
+  if (w->each) key[MAIN] = w->high, key[CREW] = w->crew;
 }
 
 /* Reorders all of B into memory of the caller's thread: `at` is B, the number of its matrices, and
@@ -350,12 +356,14 @@ static int pack(const op *x, void *const *at) {
   char *to = scratch(PACKED, (int64_t)each * batches);
   void *space = scratch(ROOMS + 1, size(x->of[1].turn_space) + 1);
   int good = to && space;
+  omp_set_num_threads((int)w->crew);
   for (int64_t i = 0; i < batches && good; i++) {
     const int both[] = {SRC, DST};
     const object layouts[] = {x->of[1].own, x->of[1].made};
     void *const places[] = {element(q->b, place(q, q->b_step, i), q->b_wide), to + (size_t)i * each};
     good = execute(x->of[1].turn, x->of[1].turn_space, space, 2, both, layouts, places);
   }
+  omp_set_num_threads(1);
   *(size_t *)at[1] = each;
   *(char **)at[2] = to;
   return good;
@@ -422,9 +430,10 @@ static int half(const lehr_runtime *rt, const lehr_half *q) {
     int64_t key[KEY] = {0};
     size_t each = 1;
     w.each = 1;
+    w.crew = forked || tasks == 1 ? 1 : rt->threads;
     half_key(&w, w.high, q->n, key);
     void *const at[] = {&w, &each, &w.packed};
-    if (!found(key, make_half, forked || tasks == 1 ? 1 : (int)rt->threads, pack, at)) return 0;
+    if (!found(key, make_half, 1, pack, at)) return 0;
     w.each = each;
   }
   int64_t chunks = batches * w.tall * w.wide;

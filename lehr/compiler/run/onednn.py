@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lehr.base import log
 from lehr.base.options import OptionError, Options
+from lehr.compiler.run import pool
 from lehr.compiler.run.library import Library
 
 PACKAGE, FILE, MAJOR = "onednn-cpu-gomp", "libdnnl.so.3", 3
@@ -62,8 +63,9 @@ def parts(options: Options) -> dict[str, str]:
     options ask for what is not installed."""
     if options.library == "onednn":
         return {"onednn": version() or load().version}
-    tuned = options.mode.startswith("max-autotune") and version()
-    return {"onednn": version()} if tuned else {}
+    if not (options.mode.startswith("max-autotune") and version()):
+        return {}
+    return {"onednn": version(), "threads": str(pool.get_num_threads())}
 
 
 @functools.cache
