@@ -29,24 +29,23 @@
 typedef void (*tile)(const float *, int64_t, const float *, int64_t, float *, int64_t, int64_t,
                      int, int64_t, int64_t);
 /* Few shapes, since each takes the C compiler as long as a kernel does. */
-#define EACH_R(name, V, ROW, STEP) \
-  TILE(name, 1, V, ROW, STEP) TILE(name, 3, V, ROW, STEP) TILE(name, 6, V, ROW, STEP)
-#define NAMES(f, V) {f##_1_##V, f##_3_##V, f##_6_##V}
+#define EACH_R(name, V, ROW, STEP) TILE(name, 1, V, ROW, STEP) TILE(name, 6, V, ROW, STEP)
+#define NAMES(f, V) {f##_1_##V, f##_6_##V}
 #if MOST_V == 4
 #define TILES(name, ROW, STEP, table)                   \
   EACH_R(name, 2, ROW, STEP) EACH_R(name, 4, ROW, STEP) \
-  static const tile table[2][3] = {NAMES(name, 2), NAMES(name, 4)};
+  static const tile table[2][2] = {NAMES(name, 2), NAMES(name, 4)};
 #else
 #define TILES(name, ROW, STEP, table) \
   EACH_R(name, 2, ROW, STEP)          \
-  static const tile table[1][3] = {NAMES(name, 2)};
+  static const tile table[1][2] = {NAMES(name, 2)};
 #endif
 TILES(plain, lda, 1, PLAIN)
 
-static int height(int64_t rows) { return rows > 3 ? 2 : rows > 1; }
+static int height(int64_t rows) { return rows > 1; }
 
 /* c [m, n] (+)= a [m, k] @ b [k, n], or of a [k, m]; n is a multiple of LANES. */
-static __attribute__((noinline)) void multiply(const tile (*tiles)[3], int64_t a_step,
+static __attribute__((noinline)) void multiply(const tile (*tiles)[2], int64_t a_step,
                                                const float *a, int64_t lda, const float *b,
                                                int64_t ldb, float *c, int64_t ldc, int64_t m,
                                                int64_t n, int64_t k, int add) {
