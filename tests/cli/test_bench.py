@@ -1,6 +1,7 @@
 """The benchmark: workers that misbehave, results that differ, rounds, table and record."""
 
 import json
+import types
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+import lehr
 from lehr.cli import main
 from lehr.cli.bench import cost, measure, page, process, report, worker, workload
 from lehr.cli.bench.measure import Bench, Cell, Settings
@@ -246,6 +248,26 @@ def test_worker_weighs_its_calls():
     tool.programs = {"one eager": (lambda: np.ones(3 << 20), None)}
     before = worker.memory("VmRSS")
     assert 20e6 < tool.weigh("one", "eager", 2)["peak_bytes"] - before < 60e6
+
+
+def test_clocks_are_set_in_the_program_that_was_timed():
+    """The profile compiles with the mode and the options of the column, and clocks besides."""
+    asked = []
+
+    def compile_(function, **settings):
+        asked.append(settings)
+        return lehr.compile(function, **settings)
+
+    def build(name, mode, arrays, tuning):
+        function = module.compile(lambda x: x.exp().sum(), mode=tuning, options={"fusion": False})
+        return (lambda: function(lehr.ones(8))), None
+
+    tool = worker.Worker.__new__(worker.Worker)
+    module = types.SimpleNamespace(compile=compile_, compiler=lehr.compiler)
+    tool.module, tool.cases = module, types.SimpleNamespace(build=build)
+    steps = tool.profile("tiny_call", "compiled", "max-autotune", 2)["steps"]
+    assert asked == [{"mode": "max-autotune", "options": {"fusion": False, "profile": True}}]
+    assert steps and module.compile is compile_
 
 
 def test_a_run_that_is_stopped_keeps_what_it_measured(fakes, monkeypatch, tmp_path):

@@ -128,7 +128,8 @@ class Worker:
         made, compile_ = [], self.module.compile
 
         def timed(f, **settings):
-            made.append(compile_(f, options={"profile": True}))
+            settings["options"] = {**(settings.get("options") or {}), "profile": True}
+            made.append(compile_(f, **settings))
             return made[-1]
         self.module.compile = timed
         try:
