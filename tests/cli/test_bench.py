@@ -169,11 +169,27 @@ def test_arrays_are_the_same_everywhere():
         (["nothing"], "no workload 'nothing'"),
         (["--vs", "numpy"], "not one of torch, jax, tinygrad"),
         (["--threads", "0"], "x>=1"),
+        (["--library", "mkl"], "'mkl' is not 'onednn'"),
     ],
 )
 def test_bad_arguments(words, text):
     shown = CliRunner().invoke(main, ["bench", *words])
     assert shown.exit_code == 2 and text in shown.output
+
+
+def test_library_that_is_not_there(monkeypatch):
+    monkeypatch.setattr("lehr.compiler.run.onednn.find", lambda: "")
+    shown = CliRunner().invoke(main, ["bench", "tiny_call", "--library", "onednn"])
+    assert shown.exit_code == 2 and "pip install 'lehr[onednn]'" in shown.output
+
+
+def test_library_is_a_column_of_the_first_framework(fakes):
+    bench, log = fakes("lehr", "right", library="onednn")
+    cells = bench.workload("mlp")
+    assert list(cells) == [("lehr", "eager"), ("lehr", "compiled"), ("lehr", "onednn"),
+                           ("right", "eager"), ("right", "compiled")]
+    assert all(cell.wall for cell in cells.values())
+    assert "lehr onednn" in log.read_text()
 
 
 @pytest.mark.skipif(not find_spec("torch"), reason="no torch here")

@@ -76,6 +76,11 @@ def command(
     for name in workloads:
         if name not in known:
             raise click.UsageError(f"no workload {name!r}: {' '.join(known)}")
+    if library:
+        from lehr.compiler.run import onednn
+
+        if not onednn.find():
+            raise click.UsageError("--library onednn: not installed (pip install 'lehr[onednn]')")
     names = [name for name in WORKLOADS if not workloads or name in workloads]
     kinds = [kind for kind in KINDS if not workloads or kind in workloads]
     settings = measure.Settings(threads, rounds, seconds, timeout, starts, tuning, library)
