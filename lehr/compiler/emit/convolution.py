@@ -1,8 +1,8 @@
 """Convolutions: which template call does one, what has to be copied first, what follows.
 
-The template takes float32 images whose channels lie together, kernels of any layout. Images of
-another layout or dtype are first copied into scratch memory, as are half-precision kernels; results
-of another layout or dtype come from a channels-last float32 one.
+The templates take images whose channels lie together, kernels of any layout: of bfloat16 numbers
+(`convolution_half`), else of float32. Images of another layout or dtype are first copied into
+scratch memory, as are kernels; results of another layout or dtype come from a channels-last one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from lehr.compiler.loop.ir import Buffer, Extern, Operand, Store, axis
 from lehr.compiler.loop.text import row_major
 
 MOST = 3  # spatial dimensions
+FEW = 16  # channels of a group that make tiles worth their while
+GROUPS = {"convolution": 8, "conv_weight": 6}  # op -> which attribute is the number of groups
 
 
 def supported(e: Extern) -> bool:
@@ -29,26 +31,49 @@ def supported(e: Extern) -> bool:
             and e.inputs[0].buffer.dtype is e.inputs[1].buffer.dtype)
 
 
+def _half(e: Extern) -> bool:
+    """Whether a convolution is one of bfloat16 numbers with channels enough for tiles."""
+    x, other = e.inputs
+    images = (x, e.output if e.op.name == "convolution" else other)
+    groups = e.attrs[GROUPS[e.op.name]]
+    counts = [o.shape[1] for o in images]
+    if not all(o.buffer.dtype is dt.bfloat16 for o in (*images, other)):
+        return False
+    return all(isinstance(n, int) and n // groups >= (1 if groups == 1 else FEW) for n in counts)
+
+
 def template(e: Extern) -> Template:
     """How to call the template."""
     return Maker(e).template()
 
 
 class Maker(Calls):
+    def __init__(self, e: Extern) -> None:
+        super().__init__(e)
+        self.dtype, self.ending = (dt.bfloat16, "_half") if _half(e) else (dt.float32, "")
+
     def template(self) -> Template:
         function, fields = FIELDS[self.e.op.name](self)
-        return self.call("convolution", function, "lehr_convolution", fields)
+        return self.call(f"convolution{self.ending}", function + self.ending, "lehr_convolution",
+                         fields)
 
     def images(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
-        """Memory of float32 images with channels together, and its strides."""
-        if o.buffer.dtype is dt.float32 and together(o.shape, o.strides):
+        """Memory of images with channels together, and its strides."""
+        if o.buffer.dtype is self.dtype and together(o.shape, o.strides):
             return self.view(o, name), o.strides
-        return self.copied(o, name, channels_last(o.shape))
+        return self.copied(o, name, channels_last(o.shape), self.dtype)
+
+    def joined(self, o: Operand) -> bool:
+        """Whether the taps of a kernel lie as the template wants them: in half precision, each
+        behind the one before."""
+        taps = tuple(o.shape[2:])
+        return self.dtype is dt.float32 or all(
+            n == 1 or a == b for n, a, b in zip(taps, o.strides[2:], row_major(taps), strict=True))
 
     def kernel(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
-        if o.buffer.dtype is dt.float32:
+        if o.buffer.dtype is self.dtype and self.joined(o):
             return self.view(o, name), o.strides
-        return self.copied(o, name, row_major(tuple(o.shape)))
+        return self.copied(o, name, row_major(tuple(o.shape)), self.dtype)
 
     def result(self, images: bool) -> tuple[Buffer, tuple[Any, ...]]:
         """Where the template writes: images, or a kernel; and the kernels that follow."""
@@ -57,9 +82,11 @@ class Maker(Calls):
         stores: tuple[Store, ...] = ()
         axes = e.axes or tuple(axis(f"i{d}", s) for d, s in enumerate(o.shape))
         target, strides = out, tuple(o.strides)
-        if o.buffer.dtype is not dt.float32 or images and not together(o.shape, o.strides):
-            strides = channels_last(o.shape) if images else strides
-            target = self.laid("made", dt.float32, o.shape, strides)
+        dtype = self.dtype if images else dt.float32
+        fits = together(o.shape, o.strides) if images else self.joined(o)
+        if o.buffer.dtype is not dtype or not fits:
+            strides = channels_last(o.shape) if images else row_major(tuple(o.shape))
+            target = self.laid("made", dtype, o.shape, strides)
             stores = (stored(target, out, axes),)
         rows = self.epilogue(out, stores, axes, False)
         self.after += [rows] if rows else []

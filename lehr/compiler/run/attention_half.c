@@ -18,14 +18,6 @@ typedef struct {
   int64_t low, panel, panel_v; /* bytes of a panel of q and k, and of v */
 } operands;
 
-typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2)));
-
-/* The nearest bfloat16 numbers, as bits of float32. */
-static inline ints nearest(vec x) {
-  const ints bits = (ints)x, odd = (bits >> 16) & 1;
-  return ((x == x) & ((bits + 0x7fff + odd) & ~0xffff)) | ((x != x) & 0x7fc00000);
-}
-
 #if PACKED
 /* Whether packed numbers are neither infinite nor NaN. */
 static int bounded(const char *x, int64_t bytes) {
@@ -117,14 +109,6 @@ static void gather(const plan *f, const operands *o, int64_t rows, int64_t first
                up);
 }
 
-static void round_row(const float *x, float scale, int64_t n, char *to) {
-  for (int64_t j = 0; j < n; j += LANES) {
-    const ints bits = nearest(*(const vec *)(x + j) * scale) >> 16;
-    const halves made = __builtin_convertvector(bits, halves);
-    memcpy(to + 2 * j, &made, 2 * (size_t)least(n - j, LANES));
-  }
-}
-
 static void attend(void *ctx, int64_t chunk, int64_t worker) {
   const plan *f = ctx;
   const lehr_attention *q = f->q;
@@ -155,8 +139,8 @@ static void attend(void *ctx, int64_t chunk, int64_t worker) {
       gather(f, &o, rows, first, wide, s, sums, up);
     }
     for (int64_t i = 0; i < rows; i++) {
-      round_row(sums + i * up, sum[i] == 0 ? 0 : 1 / sum[i], q->ev,
-                out + 2 * (a + i) * q->out_step[4]);
+      narrow(sums + i * up, sum[i] == 0 ? 0 : 1 / sum[i], q->ev,
+             out + 2 * (a + i) * q->out_step[4]);
       lse[(a + i) * q->lse_step[4]] = logarithm(sum[i], top[i]);
     }
   }

@@ -38,6 +38,17 @@ static inline void floats(const char *x, int64_t ld, int64_t wide, int64_t rows,
     }
 }
 
+/* float32 numbers times `scale`, rounded to the nearest bfloat16 numbers. */
+static inline void narrow(const float *x, float scale, int64_t n, char *to) {
+  uint16_t *put = (uint16_t *)(void *)to;
+  for (int64_t j = 0; j < n; j++) {
+    const float e = x[j] * scale;
+    uint32_t bits;
+    memcpy(&bits, &e, 4);
+    put[j] = e == e ? (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : 0x7fc0;
+  }
+}
+
 #if PACKED
 static const uint16_t ZIP[32] __attribute__((aligned(64))) = {
     0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,

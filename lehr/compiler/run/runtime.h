@@ -5,7 +5,8 @@
 typedef void (*lehr_task)(void *ctx, int64_t chunk, int64_t worker);
 
 /* A convolution of images whose channels lie together; `transposed`: its adjoint. Steps count
-   elements, `in` and `out` the channels of a group. w is read, or written as a gradient. */
+   elements, `in` and `out` the channels of a group. w is read, or written as a gradient. For the
+   functions that end in half, x, y and a kernel that is read are bfloat16. */
 typedef struct lehr_convolution {
   const float *x;
   float *w, *y;
@@ -76,6 +77,8 @@ typedef struct lehr_runtime {
   /* Templates: there once their library is loaded (lehr.compiler.run.template). */
   void (*convolve)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*convolve_weight)(const struct lehr_runtime *rt, const lehr_convolution *q);
+  void (*convolve_half)(const struct lehr_runtime *rt, const lehr_convolution *q);
+  void (*convolve_weight_half)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*attend)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*attend_half)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*attend_back)(const struct lehr_runtime *rt, const lehr_attention *q);

@@ -29,6 +29,7 @@ class Source(NamedTuple):
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
 SOURCES = {
     "convolution": Source(("scratch.h", "convolution.c")),
+    "convolution_half": Source(("scratch.h", "amx.h", "half.h", "convolution_half.c")),
     "layer": Source(("layer.c",)),
     "attention": Source(("scratch.h", "attention.h", "strip.h", "attention.c")),
     "attention_back": Source(("scratch.h", "attention.h", "strip.h", "attention_back.c")),
