@@ -148,6 +148,17 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.bundle":
             "_flatten_dense_tensors _unflatten_dense_tensors _take_tensors",
     },
+    "lehr.distributed._functional_collectives": {
+        "lehr.distributed.functional":
+            "all_gather_tensor all_reduce all_to_all_single broadcast reduce_scatter_tensor "
+            "wait_tensor",
+    },
+    "lehr.distributed.algorithms": {},
+    "lehr.distributed.algorithms._checkpoint": {},
+    "lehr.distributed.algorithms._checkpoint.checkpoint_wrapper": {
+        "lehr.distributed.wrapper":
+            "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper",
+    },
     "lehr.futures": {"lehr.utils.future": "Future collect_all wait_all"},
     "lehr.utils.model_zoo": {"lehr.io.hub": "load_url=load_state_dict_from_url"},
     "lehr.nn.modules.module": {"lehr.nn.state": "_IncompatibleKeys=Keys"},
@@ -235,6 +246,7 @@ TABLE: dict[str, dict[str, str]] = {
     "lehr._inductor.utils": {
         "lehr.compiler.dynamo": "fresh_cache fresh_inductor_cache=fresh_cache",
     },
+    "lehr._functorch": {},
     "lehr._logging": {
         "lehr.compiler.setting": "set_logs",
     },

@@ -1,5 +1,6 @@
 """`torch.distributed` for processes with CPU tensors: groups over TCP, collectives, stores."""
 
+from lehr.distributed.batch import P2POp, batch_isend_irecv
 from lehr.distributed.collective import (
     ReduceOp,
     all_gather,
@@ -58,9 +59,11 @@ from lehr.distributed.world import (
 )
 
 __all__ = [
-    "DeviceMesh", "DistStoreError", "GroupMember", "HashStore", "PrefixStore", "ProcessGroup",
+    "DeviceMesh", "DistStoreError", "GroupMember", "HashStore", "P2POp", "PrefixStore",
+    "ProcessGroup",
     "ReduceOp", "Store", "TCPStore", "Work", "all_gather", "all_gather_into_tensor",
-    "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast",
+    "all_gather_object", "all_reduce", "all_to_all", "all_to_all_single", "barrier",
+    "batch_isend_irecv", "broadcast",
     "broadcast_object_list", "destroy_process_group", "gather", "gather_object", "get_backend",
     "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank",
     "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh",
@@ -69,3 +72,5 @@ __all__ = [
     "is_xccl_available", "isend", "monitored_barrier", "new_group", "recv", "reduce",
     "reduce_scatter", "reduce_scatter_tensor", "scatter", "send",
 ]
+
+_all_gather_base, _reduce_scatter_base = all_gather_into_tensor, reduce_scatter_tensor

@@ -5,11 +5,46 @@ import sys
 
 import torch
 import torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
 from torch.nn.parallel import DistributedDataParallel
 
 
 def value(rank, n=5):
     return torch.arange(n) * 1.5 + rank * 10
+
+
+def messages(rank, size):
+    """Several messages to one neighbour and from the other, at once."""
+    after, before = (rank + 1) % size, (rank - 1) % size
+    boxes = [torch.empty(5), torch.empty(3)]
+    dist_ops = [dist.P2POp(dist.irecv, boxes[0], before),
+                dist.P2POp(dist.isend, value(rank), after),
+                dist.P2POp(dist.irecv, boxes[1], before),
+                dist.P2POp(dist.isend, value(rank, 3), after)]
+    assert all(work.wait() for work in dist.batch_isend_irecv(dist_ops))
+    assert torch.equal(boxes[0], value(before)) and torch.equal(boxes[1], value(before, 3))
+
+
+def functions(rank, size, every):
+    """Collectives that return what they find."""
+    whole = torch.stack([value(r) for r in range(size)], 1)
+    group = dist.group.WORLD
+    assert torch.equal(functional.all_gather_tensor(value(rank)[:, None], 1, group), whole)
+    x = value(rank)
+    assert torch.equal(functional.all_reduce(x, "sum", group), every.sum(0))
+    assert torch.equal(x, value(rank)) and functional.wait_tensor(x) is x
+    assert torch.equal(functional.broadcast(x, 1, group), value(1))
+    part = functional.reduce_scatter_tensor(whole, "sum", 1, group)
+    assert torch.equal(part[:, 0], size * value(rank))
+    rows = functional.all_to_all_single(torch.full((size,), float(rank)), None, None, group)
+    assert rows.tolist() == list(range(size))
+
+
+def objects(rank, size):
+    """Anything that can be pickled."""
+    things = [None] * size
+    dist.all_gather_object(things, {"rank": rank, "pad": "x" * rank})
+    assert [t["rank"] for t in things] == list(range(size))
 
 
 def main():
@@ -54,9 +89,9 @@ def main():
     elif rank == 1:
         dist.recv(x, 0)
         assert torch.equal(x, value(7))
-    things = [None] * size
-    dist.all_gather_object(things, {"rank": rank, "pad": "x" * rank})
-    assert [t["rank"] for t in things] == list(range(size))
+    messages(rank, size)
+    functions(rank, size, every)
+    objects(rank, size)
     mesh = dist.init_device_mesh("cpu", (1, size), mesh_dim_names=("dp", "tp"))
     for name, want in (("dp", 1), ("tp", size)):
         x = torch.ones(1)
