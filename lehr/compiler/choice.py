@@ -7,6 +7,7 @@ sizes in turn, and the faster one is taken and remembered.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +43,8 @@ def raced(e: Extern, options: Options) -> bool:
     alone = single(e)
     if alone is None:
         return False
-    text = repr([(o.dtype.name, o.shape, o.strides) for o in (*e.inputs, e.output)])
+    text = repr([(o.buffer.dtype.name, o.dtype.name, o.shape, o.strides)
+                 for o in (*e.inputs, e.output)])
     candidates = {name: runner(alone, other, options) for name, other in
                   (("openblas", onednn.never), ("onednn", lambda _: True))}
     attrs = repr([a if isinstance(a, int | float | bool | tuple) else str(a) for a in e.attrs])
@@ -72,14 +74,18 @@ def single(e: Extern) -> Program | None:
 
 
 def runner(program: Program, other: onednn.Choice, options: Options) -> Callable[[], Any]:
-    """Calls a program on numbers of its own."""
-    code = c.emit(program, None, pool.header(), other=other)
-    built = executable.build(code.sources, code.record, options=options, flags=c.FLAGS)
-    random = np.random.default_rng(0)
-    held = [random.standard_normal(b.shape[0]).astype(b.dtype.np) for b in program.params]
-    pointers = [a.ctypes.data for a in held]
+    """Calls a program on numbers of its own. It is built at the first call: a race that was run
+    before needs none."""
+    @functools.cache
+    def made() -> tuple[Any, list[Any]]:
+        code = c.emit(program, None, pool.header(), other=other)
+        built = executable.build(code.sources, code.record, options=options, flags=c.FLAGS)
+        random = np.random.default_rng(0)
+        held = [random.standard_normal(b.shape[0]).astype(b.dtype.np) for b in program.params]
+        return built, held
 
-    def call(keep: Any = held) -> None:
-        for buffer in built(pointers):
+    def call() -> None:
+        built, held = made()
+        for buffer in built([a.ctypes.data for a in held]):
             memory.host.release(buffer)
     return call
