@@ -40,7 +40,7 @@ def functions(rank, size, every):
     assert rows.tolist() == list(range(size))
 
 
-def objects(rank, size):
+def anything(rank, size):
     """Anything that can be pickled."""
     things = [None] * size
     dist.all_gather_object(things, {"rank": rank, "pad": "x" * rank})
@@ -91,7 +91,7 @@ def main():
         assert torch.equal(x, value(7))
     messages(rank, size)
     functions(rank, size, every)
-    objects(rank, size)
+    anything(rank, size)
     mesh = dist.init_device_mesh("cpu", (1, size), mesh_dim_names=("dp", "tp"))
     for name, want in (("dp", 1), ("tp", size)):
         x = torch.ones(1)
