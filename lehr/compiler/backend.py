@@ -45,7 +45,7 @@ def reference(request: Request, options: Options) -> Compiled:
             sizes = sizes_of(request, inputs)
             found = interp.run(graph, [eager_array(t) for t in inputs], sizes)
             return tensors(found["outputs"], concrete(request.strides, sizes)), None
-        return Compiled(forward, same=word.same())
+        return Compiled(forward, same=word.same(), early=())
     names = [t.name for t in request.tangents]
     params = {p.name: p for p in graph.params}
     split = partition.split(graph, [params[n] for n in names])
@@ -64,7 +64,7 @@ def reference(request: Request, options: Options) -> Compiled:
         found = interp.run(split.backward, [*saved, *(t._array for t in tangents)], sizes)
         return tensors(found["grads"], concrete(request.grad_strides, sizes))
     return Compiled(forward_joint, backward, replaying(graph, request), same=word.same(),
-                    reads=reads_of(split, order))
+                    reads=reads_of(split, order), early=())
 
 
 def sizes_of(request: Request, inputs: Sequence[Any]) -> dict[Any, int]:
@@ -152,6 +152,7 @@ class Native:
                         **parts, **sizes, **options.key(), **onednn.parts(options))
         payload = cache.store(options).get_or_build(key, self.build, target=parts["target"])
         found = entry.unbundle(payload)
+        self.early = frozenset(json.loads(found["early"]))
         record = json.loads(found["record"])
         self.counts: dict[str, int] = json.loads(found["counts"])
         for text in json.loads(found["decided"]):
@@ -255,7 +256,8 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
             return program(inputs, *read(inputs)), None
         alone = sized if request.sizes else plain
         return Compiled(functools.partial(alone, program), report=(program,),
-                        bind=binding(alone, program), same=word.same())
+                        bind=binding(alone, program), same=word.same(),
+                        early=getattr(program, "early", None))
     split, order = (found := Halves.of(request)).split, found.order
     kept = places(split, order)
     count = len(request.strides)
@@ -274,7 +276,8 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         return second([*rest, *rows], *sizes)
     made = Compiled(
         functools.partial(forward, first), backward, replaying(found.functional, request),
-        (first, second), binding(forward, first), word.same(), reads_of(split, order))
+        (first, second), binding(forward, first), word.same(), reads_of(split, order),
+        getattr(first, "early", None))
     if (options.check or options.audit) and not request.sizes:
         from lehr.compiler import check
 

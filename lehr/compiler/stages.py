@@ -11,7 +11,7 @@ from lehr.base.options import Options
 from lehr.compiler import choice
 from lehr.compiler.emit import c, product
 from lehr.compiler.graph.ir import Graph
-from lehr.compiler.loop import fuse, lower, plan, prologue
+from lehr.compiler.loop import fuse, halt, lower, plan, prologue
 from lehr.compiler.loop.ir import Program
 from lehr.compiler.passes import pipeline
 from lehr.compiler.run import entry, library, pool
@@ -45,4 +45,5 @@ def build(make: Callable[[], Lowered], options: Options) -> bytes:
     counts = {k: v for k, v in counts.items() if isinstance(v, int)}
     return entry.bundle({"record": json.dumps(code.record).encode(), "code": built,
                          "decided": json.dumps(decided).encode(),
+                         "early": json.dumps(halt.early(program)).encode(),
                          "counts": json.dumps(counts).encode()})

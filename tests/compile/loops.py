@@ -14,7 +14,7 @@ from lehr.compiler.capture.entry import Compiled, Request, concrete
 from lehr.compiler.emit import c
 from lehr.compiler.graph.ir import Graph
 from lehr.compiler.graph.verify import verify as verify_graph
-from lehr.compiler.loop import fuse, interp, lower
+from lehr.compiler.loop import fuse, halt, interp, lower
 from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.loop.text import row_major
 from lehr.compiler.loop.verify import verify
@@ -32,6 +32,7 @@ class Loops:
         lowered = verify(lower.lower(graph, result_strides=strides, supports=c.supports))
         self.program = verify(fuse.fuse(lowered))
         self.plan = memory_plan.plan(self.program)
+        self.early = frozenset(halt.early(self.program))
 
     def __call__(self, inputs: Sequence[Any], sizes: Sequence[int] = ()) -> list[Tensor]:
         arrays = [backend.eager_array(t) for t in inputs]

@@ -13,6 +13,7 @@ from lehr.compiler import backend
 from lehr.compiler.capture.stopped import Unconfirmed
 from lehr.tensor import dispatch
 from lehr.tensor.state import STATE
+from tests.compile import loops
 
 
 def broken(error: Exception) -> str:
@@ -105,3 +106,87 @@ def test_a_profile_stays() -> None:
     finally:
         STATE.profile = None
     assert seen[-1] == "index"
+
+
+def write_then_read(x: Any, i: Any, c: Any) -> Any:
+    x.add_(1)
+    y = x[i]
+    c.index_copy_(0, i, y)
+    x.mul_(2)
+    return y.sum()
+
+
+def read_at_written_places(x: Any, i: Any, c: Any) -> Any:
+    i.add_(1)
+    x.add_(1)
+    y = x[i - 1]
+    c.zero_()
+    return y * 2
+
+
+def places_written(x: Any, i: Any, c: Any) -> Any:
+    c[i] = 7.0
+    x.add_(1)
+    return x.sum()
+
+
+def handled_in_between(x: Any, i: Any, c: Any) -> Any:
+    x.add_(1)
+    try:
+        y = c[i]
+    except IndexError:
+        x.mul_(3)
+        return x.clone()
+    return y
+
+
+def nothing_read(x: Any, i: Any, c: Any) -> Any:
+    x.add_(1)
+    torch.zeros(3)[i]
+    c.zero_()
+
+
+def divided(x: Any, i: Any, c: Any) -> Any:
+    c.add_(1)
+    return (i // (i - 9)).sum()
+
+
+@pytest.mark.parametrize("name", ["reference", "loops", "inductor"])
+@pytest.mark.parametrize("f", [write_then_read, read_at_written_places, places_written,
+                               handled_in_between, nothing_read, divided],
+                         ids=lambda f: f.__name__)
+def test_arguments_are_as_eager_leaves_them(f: Any, name: str) -> None:
+    """Values and versions, where the error comes between writes."""
+    made = torch.compile(f, backend=name, options={"strict": True})
+    for places in ([0, 2], [0, 9], [-7, 1], [2, 0]):
+        seen = []
+        for call in (f, made):
+            x = torch.arange(6.0).reshape(3, 2)
+            arguments = [x, torch.tensor(places), torch.ones(3, 2)]
+            said = []
+            for _ in range(2):
+                try:
+                    said.append(repr(call(*arguments)))
+                except (IndexError, RuntimeError) as error:
+                    said.append(f"{type(error).__name__}: {error}")
+            seen.append((said, [(t.tolist(), t._version) for t in arguments]))
+        assert seen[0] == seen[1], places
+
+
+def test_checks_come_before_what_the_caller_sees() -> None:
+    """No memory has to be kept for the case that data stops a program."""
+    found: list[Any] = []
+    before = loops.Loops.__init__
+
+    def noting(self: Any, *args: Any) -> None:
+        before(self, *args)
+        found.append(self)
+    loops.Loops.__init__ = noting
+    try:
+        for f, sure in ((places_written, True), (nothing_read, True), (divided, True),
+                        (read_at_written_places, False), (write_then_read, True)):
+            made = torch.compile(f, backend="loops", options={"strict": True})
+            made(torch.ones(3, 2), torch.tensor([0, 1]), torch.ones(3, 2))
+            assert not found[-1].early or not sure, f.__name__
+    finally:
+        loops.Loops.__init__ = before

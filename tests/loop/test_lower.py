@@ -162,9 +162,10 @@ def test_cache_is_written_where_it_lies():
     cache = m.ref("cache", 2, 8, 4)
     at = m.x("at", 1, dtype=dt.int64)
     m.F.write(cache, m.F.index_copy(m.F.read(cache), 1, at, m.x("new", 2, 1, 4)))
-    program = verify(fuse(m.program()))     # the index is checked where it is used
-    assert stores(program) == ["cache"]
-    assert len(program.steps[0].binds) == 1
+    program = verify(fuse(m.program()))
+    check, copy = program.steps     # the check is done before anything is written
+    assert [s.buffer.name for s in copy.stores] == ["cache"] and len(copy.binds) == 1
+    assert check.stores[0].buffer.shape == ()
     with pytest.raises(IndexError, match="index 8 is out of bounds for a dimension of size 8"):
         interp.run(program, [np.zeros((2, 8, 4), np.float32), np.array([8]),
                              np.ones((2, 1, 4), np.float32)])

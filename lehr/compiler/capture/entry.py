@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lehr.base.device import Device
 from lehr.base.dtype import DType
 from lehr.base.sym import Sym, evaluate
@@ -23,7 +25,7 @@ from lehr.compiler.capture.forget import forget
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.size import SizeValue
 from lehr.compiler.capture.source import Source
-from lehr.compiler.capture.stopped import DATA_ERRORS, Stopped, raised
+from lehr.compiler.capture.stopped import DATA_ERRORS, Stopped
 from lehr.compiler.capture.tensors import (
     NativeValue,
     TensorMachine,
@@ -73,6 +75,7 @@ class Compiled(NamedTuple):
     reads     numbers of the inputs whose memory `backward` reads; None: all
     bind      (inputs, numbers of those whose memory stays) -> a `forward` that costs less
     same      see `lehr.compiler.run.word`
+    early     numbers of the inputs that `forward` may have written when data stops it; None: all
     """
 
     forward: Callable[[Sequence[Any]], tuple[list[Tensor], Any]]
@@ -82,6 +85,7 @@ class Compiled(NamedTuple):
     bind: Callable[[Sequence[Any], Collection[int]], Any] | None = None
     same: Any = None
     reads: Collection[int] | None = None
+    early: Collection[int] | None = None
 
 
 Backend = Callable[[Request], Compiled]
@@ -512,9 +516,13 @@ class Entry:
                              self._bind, lambda: self.hits, Finish.of(captured, placed))
         self.check = self.checker.quick
         self.gather, self.gather_source = self._gather()
-        self.written = [i for i, (v, real) in enumerate(captured.tracer.inputs)
-                        if isinstance(real, Tensor)
-                        and tracer.storages[id(real._storage.origin)].trace.written]
+        # Inputs that are written, and how often: versions count each write.
+        storages = {i: tracer.storages[id(real._storage.origin)]
+                    for i, (_, real) in enumerate(captured.tracer.inputs)
+                    if isinstance(real, Tensor)}
+        self.written = [(i, max(s.version, 1)) for i, s in storages.items() if s.trace.written]
+        early = self.compiled.early
+        self.early = [i for i, _ in self.written if early is None or i in early]
         place = {id(tracer.twins[id(real)]): i for i, (_, real) in enumerate(tracer.inputs)
                  if isinstance(real, Tensor)}
         place |= {id(t): -1 - i for i, t in captured.own}   # outputs count from -1 down
@@ -667,16 +675,15 @@ class Entry:
             inputs, forward = self.gather(args, kwargs), self.compiled.forward
         else:
             inputs, forward = live.gather(args, kwargs, live), live.forward
+        before = [(inputs[i], inputs[i]._array.copy()) for i in self.early]
         try:
             outputs, state = forward(inputs)
         except DATA_ERRORS as error:
-            if self.written:
-                raised(error)
-                raise
+            for t, array in before:
+                np.copyto(t._array, array)
             raise Stopped from error
-        if self.written:
-            for i in self.written:
-                inputs[i]._storage.version += 1
+        for i, times in self.written:
+            inputs[i]._storage.version += times
         if self.roots or self.spent or self.refused or self.captured.own:
             self._record(inputs, outputs, state, live, args, kwargs)
         if self.plain is not None:

@@ -14,7 +14,7 @@ DATA_ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
 
 
 class Stopped(Exception):
-    """The compiled program stopped before it wrote anything: the call can run eagerly instead.
+    """The compiled program stopped and left nothing written: the call can run eagerly instead.
 
     Its cause is the error.
     """
@@ -40,12 +40,6 @@ class Watch:
             raise
         finally:
             STATE.profile = self
-
-
-def raised(error: BaseException) -> None:
-    """A compiled call inside the one that is made again lets an error of its own through."""
-    if type(STATE.profile) is Watch:
-        STATE.profile.raised.append(error)
 
 
 def confirmed(error: BaseException, run: Callable[[], Any], told: Callable[[str], None]) -> Any:
@@ -75,4 +69,4 @@ def compare(error: BaseException, found: list[BaseException], told: Callable[[st
              "eagerly did not")
 
 
-__all__ = ["DATA_ERRORS", "Stopped", "Unconfirmed", "Watch", "confirmed", "raised"]
+__all__ = ["DATA_ERRORS", "Stopped", "Unconfirmed", "Watch", "confirmed"]

@@ -17,7 +17,17 @@ from lehr.base import sym
 from lehr.base.dtype import INT
 from lehr.base.index import linearize
 from lehr.compiler.loop import expr
-from lehr.compiler.loop.ir import Bind, Buffer, Expr, Extern, Group, HostCall, Kernel, Step
+from lehr.compiler.loop.ir import (
+    Bind,
+    Buffer,
+    Expr,
+    Extern,
+    Group,
+    HostCall,
+    Kernel,
+    Program,
+    Step,
+)
 from lehr.compiler.loop.text import values_of, walk
 from lehr.compiler.loop.verify import injective, touched
 from lehr.ops.rule import numel
@@ -28,15 +38,28 @@ def halting(steps: Sequence[Step]) -> list[bool]:
     it."""
     written: set[Buffer] = set()
     known: set[Any] = set()
+    made: set[Any] = set()
+    writers = Counter(b for s in steps for b in touched(s)[1])
     found = []
     for step in steps:
         checks = [_check(b) for b in _binds(step)]
-        found.append(_calls(step) or any(
+        mine = [c for s in _parts(step) for c in _checks(s, writers)]
+        fails = not made.issuperset(mine) and (_divides(step) or any(
             key is None or key not in known or not written.isdisjoint(read)
             for key, read, _ in checks))
+        found.append(fails or isinstance(step, HostCall))
         known.update(key for key, _, whole in checks if whole)
+        made.update(c for c in mine if c is not None)
         written |= touched(step)[1]
     return found
+
+
+def early(program: Program) -> list[int]:
+    """The numbers of the parameters that may have been written when data stops the program."""
+    halts = halting(program.steps)
+    last = max((n for n, h in enumerate(halts) if h), default=-1)
+    written = {b for s in program.steps[:last + 1] for b in touched(s)[1]}
+    return [n for n, b in enumerate(program.params) if b in written]
 
 
 def unread(buffer: Buffer, users: Mapping[Buffer, int]) -> bool:
@@ -51,16 +74,30 @@ def needed(steps: Sequence[Step], users: Mapping[Buffer, int]) -> list[Step]:
     if not alone:
         return list(steps)
     writers = Counter(b for s in steps for b in touched(s)[1])
-    made = {c for s in steps if s not in alone for c in _checks(s, writers)}
-    kept = []
+    made: set[Any] = set()      # what is checked before anything that the caller can see is written
     for s in steps:
+        if any(b.role == "ref" for b in touched(s)[1]):
+            break
+        made.update(_checks(s, writers) if s not in alone else ())
+    first: list[Step] = []
+    rest: list[Step] = []
+    written: set[Buffer] = set()
+    for s in steps:
+        reads, writes = touched(s)
         if s in alone:
             mine = list(_checks(s, writers))
             if None not in mine and made.issuperset(mine):
                 continue
             made.update(mine)
-        kept.append(s)
-    return kept
+            if all(b.role in PARAMS and b not in written for b in reads):
+                first.append(s)
+                continue
+        written |= writes
+        rest.append(s)
+    return first + rest
+
+
+PARAMS = ("param", "ref", "scalar", "const")    # what is there when a program starts
 
 
 def _checks(step: Step, writers: Mapping[Buffer, int]) -> Iterator[Any]:
@@ -131,13 +168,13 @@ def _binds(step: Step) -> Iterator[Bind]:
         yield from step.binds
 
 
-def _calls(step: Step) -> bool:
-    if isinstance(step, Group):
-        return any(map(_calls, step.kernels))
-    if isinstance(step, HostCall):
-        return True
-    stores = step.stores if isinstance(step, Kernel) else step.epilogue
-    return any(expr.divides(e) for e in walk(values_of(stores, step.binds)))
+def _parts(step: Step) -> Sequence[Step]:
+    return step.kernels if isinstance(step, Group) else (step,)
+
+
+def _divides(step: Step) -> bool:
+    return any(expr.divides(e) for s in _parts(step) if isinstance(s, Kernel | Extern)
+               for e in walk(values_of(s.stores if isinstance(s, Kernel) else s.epilogue, s.binds)))
 
 
 def _check(b: Bind) -> tuple[Any, set[Buffer], bool]:

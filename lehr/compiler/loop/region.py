@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lehr.compiler.loop.halt import halting
 from lehr.compiler.loop.ir import Buffer, Group, Kernel, Step
 from lehr.compiler.loop.verify import touched
 from lehr.ops.rule import numel
@@ -16,11 +17,12 @@ KERNELS = 256
 
 def group(steps: Sequence[Step]) -> list[Step]:
     """The steps, in order, with runs of independent small kernels (and of updates) as one
-    `Group`."""
+    `Group`. What data may stop and what the caller sees written are not in one."""
     made: list[Step] = []
     run: list[Kernel] = []
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()
+    halted: set[bool] = set()       # whether kernels of the run may stop the program
 
     def close() -> None:
         if len(run) > 1:
@@ -30,20 +32,27 @@ def group(steps: Sequence[Step]) -> list[Step]:
         run.clear()
         reads.clear()
         writes.clear()
+        halted.clear()
 
-    for step in steps:
+    for step, halts in zip(steps, halting(steps), strict=True):
         if not isinstance(step, Kernel) or not _joins(step):
             close()
             made.append(step)
             continue
         r, w = touched(step)
-        if len(run) == KERNELS or w & (reads | writes) or r & writes:
+        torn = (halts and _seen(writes)) or (True in halted and _seen(w))
+        if len(run) == KERNELS or w & (reads | writes) or r & writes or torn:
             close()
+        halted.add(halts)
         run.append(step)
         reads |= r
         writes |= w
     close()
     return made
+
+
+def _seen(buffers: set[Buffer]) -> bool:
+    return any(b.role == "ref" for b in buffers)
 
 
 def _joins(k: Kernel) -> bool:
