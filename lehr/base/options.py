@@ -49,6 +49,13 @@ def _count(value: Any) -> int:
     return number
 
 
+def _share(value: Any) -> float:
+    number = float(value)
+    if isinstance(value, bool) or not 0 <= number <= 1:
+        raise ValueError(value)
+    return number
+
+
 def parse_bytes(value: Any) -> int:
     """A number of bytes: an int, or text such as "512M", "4GB", "1.5 GiB" (powers of 1024)."""
     if not isinstance(value, str):
@@ -81,6 +88,7 @@ COUNT = Kind("a whole number, at least 0", _count)
 LEVEL = Kind("0, 1, 2 or 3", lambda value: (0, 1, 2, 3).index(_count(value)))
 TEXT = Kind("text", os.fspath)
 BYTES = Kind("a number of bytes such as 1048576 or '512M'", parse_bytes)
+SHARE = Kind("a number from 0 to 1", _share)
 
 
 def _option(default: Any, kind: Kind, doc: str, *, key: bool = False) -> Any:
@@ -105,8 +113,8 @@ class Options:
     recompile_limit: int = _option(
         8, COUNT, "compiled variants of one function before it stays eager, with a warning"
     )
-    memory_budget: int | None = _option(
-        None, _maybe(BYTES), "bytes a compiled step may keep; the rest is recomputed", key=True
+    activation_memory_budget: float = _option(
+        1.0, SHARE, "bytes kept for backward, of what is kept at 1; 0 keeps least", key=True
     )
     fusion: bool = _option(True, FLAG, "off: one kernel per op, to find a wrong fusion", key=True)
     cudagraphs: bool | None = _option(None, _maybe(FLAG), "CUDA graphs; none follows the mode")

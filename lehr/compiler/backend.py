@@ -48,7 +48,7 @@ def reference(request: Request, options: Options) -> Compiled:
         return Compiled(forward, same=word.same(), early=())
     names = [t.name for t in request.tangents]
     params = {p.name: p for p in graph.params}
-    split = partition.split(graph, [params[n] for n in names])
+    split = partition.split(graph, [params[n] for n in names], options.activation_memory_budget)
     order = [p for p in graph.params if p.name not in set(names)]
     kept = places(split, order)
 
@@ -224,7 +224,7 @@ class Halves(NamedTuple):
     order: list[Value]
 
     @classmethod
-    def of(cls, request: Request) -> Halves:
+    def of(cls, request: Request, options: Options) -> Halves:
         graph, forms = request.graph, []
         for each in pipeline.passes_of(TAKEN):
             if each.joint:
@@ -232,7 +232,8 @@ class Halves(NamedTuple):
                 forms.append((each.name, graph))
         params = {p.name: p for p in graph.params}
         tangents = [params[t.name] for t in request.tangents]
-        split, late = partition.split(graph, tangents), set(tangents)
+        split = partition.split(graph, tangents, options.activation_memory_budget)
+        late = set(tangents)
         return cls(tuple(forms), split, [p for p in graph.params if p not in late])
 
     @property
@@ -258,7 +259,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         return Compiled(functools.partial(alone, program), report=(program,),
                         bind=binding(alone, program), same=word.same(),
                         early=getattr(program, "early", None))
-    split, order = (found := Halves.of(request)).split, found.order
+    split, order = (found := Halves.of(request, options)).split, found.order
     kept = places(split, order)
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])

@@ -93,6 +93,23 @@ INDUCTOR: dict[str, Setting] = {
 }
 
 
+FUNCTORCH: dict[str, Setting] = {
+    "activation_memory_budget": Setting(1.0, "activation_memory_budget"),
+    # What these ask for always holds here.
+    **{name: Setting(True) for name in (
+        "treat_parameters_as_free_to_save", "functionalize_rng_ops", "cse", "recompute_views",
+        "view_replay_for_aliased_outputs")},
+    # How the budget is spent is not to be chosen.
+    "activation_memory_budget_runtime_estimator": Setting("flops"),
+    "activation_memory_budget_solver": Setting("dp"),
+    **{name: Setting(False) for name in (
+        "ban_recompute_used_far_apart", "ban_recompute_long_fusible_chains",
+        "ban_recompute_materialized_backward", "ban_recompute_not_in_allowlist",
+        "ban_recompute_reductions", "aggressive_recomputation", "donated_buffer", "debug_assert",
+        "debug_partitioner")},
+}
+
+
 def translate(given: Mapping[str, Any]) -> dict[str, Any]:
     """`options=` of `lehr.compile` by lehr's own names; an unknown name stays as it is."""
     found: dict[str, Any] = {}

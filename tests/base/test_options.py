@@ -36,8 +36,9 @@ def test_every_default_passes_its_own_parser():
         ("dynamic", "true", True),
         ("cache_size", "1.5 GiB", 3 << 29),
         ("cache_size", "64M", 64 << 20),
-        ("memory_budget", "none", None),
-        ("memory_budget", "2gb", 2 << 30),
+        ("cache_size", "2gb", 2 << 30),
+        ("activation_memory_budget", "0.5", 0.5),
+        ("activation_memory_budget", "0", 0.0),
         ("threads", "3", 3),
         ("mode", "max-autotune", "max-autotune"),
         ("cc", "ccache gcc", "ccache gcc"),
@@ -58,7 +59,9 @@ def test_from_env(name, text, value):
         ("optimize", 4),
         ("mode", "fast"),
         ("cache_size", "4 apples"),
-        ("memory_budget", []),
+        ("cache_size", []),
+        ("activation_memory_budget", 1.5),
+        ("activation_memory_budget", "nan"),
         ("cc", 3),
     ],
 )
@@ -90,7 +93,7 @@ def test_misspelt_variable_warns_and_others_do_not():
 def test_key_holds_what_changes_code_and_nothing_else():
     plain = Options().key()
     assert Options().replace(threads=7, dump="/d", strict=True, cache_dir="/c").key() == plain
-    for name, value in [("simd", "portable"), ("fusion", False), ("memory_budget", 1)]:
+    for name, value in [("simd", "portable"), ("fusion", False), ("activation_memory_budget", 0.5)]:
         assert Options().replace(**{name: value}).key() != plain
 
 

@@ -74,6 +74,53 @@ def test_forward_keeps_one_value_a_layer():
         assert np.array_equal(a, b)
 
 
+def halves(graph, found, ours):
+    """(outputs, gradients) of a split graph."""
+    by_name = {p.name: a for p, a in zip(graph.params, ours, strict=True)}
+    first = interp.run(found.forward, [by_name[p.name] for p in found.forward.params])
+    saved = iter(first["saved"])
+    kept = [by_name[v.name] if v.node is None else next(saved) for v in found.kept]
+    return first["outputs"], interp.run(found.backward, [*kept, by_name["g"]])["grads"]
+
+
+def test_budget_bounds_what_is_kept():
+    """Half the budget, half the layers' products run again, to the same bits; none is all of
+    them."""
+    graph, _ = layers(8, split=True)
+    tangents = [p for p in graph.params if p.name == "g"]
+    ours = arrays(graph)
+    want = interp.run(graph, ours)
+    shares, found = (1, 0.9, 0.75, 0.5, 0.3, 0.1, 0), []
+    for share in shares:
+        made = partition.split(graph, tangents, share)
+        products = sum(n.op.name == "matmul" for n in made.backward.nodes)
+        found.append((made.nbytes // LARGE, products))
+        assert made.nbytes <= share * 8 * LARGE
+        outputs, grads = halves(graph, made, ours)
+        for a, b in zip([*outputs, *grads], [*want["outputs"], *want["grads"]], strict=True):
+            assert np.array_equal(a, b)
+    assert found == [(8, 16), (7, 17), (6, 18), (4, 20), (2, 22), (0, 24), (0, 24)]
+
+
+def test_budget_takes_the_cheapest_bytes_first():
+    """Of a wide product over few terms and a square one, the former runs again."""
+    b = Builder("two")
+    x = b.param("x", TensorType((ROWS, 8), F32))
+    v = b.param("v", TensorType((8, 512), F32))
+    w = b.param("w", TensorType((512, 512), F32))
+    g = b.param("g", TensorType((ROWS, 512), F32))
+    F = b.F
+    first = F.matmul(x, v)
+    second = F.matmul(F.exp(first), w)
+    graph = b.finish({"outputs": [F.sin(second)],
+                      "grads": [g * F.cos(second), F.exp(first) * g]})
+    whole, half = (partition.split(graph, [p for p in graph.params if p.name == "g"], share)
+                   for share in (1, 0.5))
+    assert whole.nbytes == 2 * half.nbytes == 2 * ROWS * 512 * 4
+    again = [n.args[1].type.shape for n in half.backward.nodes if n.op.name == "matmul"]
+    assert again == [(8, 512)]
+
+
 def test_backward_computes_again_where_it_is_needed():
     """Not all at its start."""
     graph, g = layers(4, split=True)

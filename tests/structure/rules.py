@@ -56,6 +56,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "stages", "stance", "world")},
     "lehr._dynamo": EVERYTHING,
     "lehr._inductor": EVERYTHING,
+    "lehr._functorch": EVERYTHING,
     "lehr.cli": EVERYTHING,
     "lehr.compat": EVERYTHING,
     "lehr.export": EVERYTHING,

@@ -19,7 +19,7 @@ from lehr.ops import registry
 
 # Kinds that may run again: they cost about as much as loading their result would.
 CHEAP = frozenset((registry.POINTWISE, registry.VIEW, registry.CREATE, registry.RANDOM))
-ENDLESS = 1 << 60
+ENDLESS = 1 << 90
 SIZE_HINT = 128  # stands for a symbolic size when values are weighed
 # What is computed again early and used until many nodes later would lie in memory as if it had been
 # kept: it is kept (a residual stream, whose last element is asked for first).
@@ -59,7 +59,7 @@ def choose(uses: Mapping[Value, Sequence[int]], cost: Callable[[Value], int],
     grow with time); `cost`: of keeping a value; `may`: whether a node may run again."""
     fixed: set[Value] = set()
     for _ in range(TRIALS):
-        kept = _cut(uses, cost, may, fixed)
+        kept = sever(uses, cost, lambda n: 0 if may(n) else ENDLESS, fixed)
         again = closure(uses, kept)
         long = _long(uses, again)
         if not long:
@@ -68,8 +68,13 @@ def choose(uses: Mapping[Value, Sequence[int]], cost: Callable[[Value], int],
     return Cut(tuple(kept), frozenset(again))
 
 
-def _cut(uses: Collection[Value], cost: Callable[[Value], int], may: Callable[[Node], bool],
-         fixed: Collection[Value]) -> list[Value]:
+def sever(uses: Collection[Value], cost: Callable[[Value], int], price: Callable[[Node], int],
+          fixed: Collection[Value] = ()) -> list[Value]:
+    """The values to keep. `price`: of running a node again, in units of `cost`; ENDLESS where it
+    cannot. `fixed`: values that are not computed again."""
+    def again(v: Value) -> int:
+        return ENDLESS if v.node is None or v in fixed else price(v.node)
+
     flow = Flow()
     source, sink = flow.vertex(), flow.vertex()
     place: dict[Value, int] = {}
@@ -80,12 +85,13 @@ def _cut(uses: Collection[Value], cost: Callable[[Value], int], may: Callable[[N
             continue
         place[v] = a = flow.vertex()
         flow.edge(a, flow.vertex(), cost(v))
-        if v.node is None or v in fixed or not may(v.node):
-            flow.edge(source, a, ENDLESS)
-        else:
+        dear = again(v)
+        if dear:
+            flow.edge(source, a, dear)
+        if dear < ENDLESS and v.node is not None:
             stack.extend(v.node.inputs)
     for v, a in place.items():
-        if v.node is not None and v not in fixed and may(v.node):
+        if again(v) < ENDLESS and v.node is not None:
             for x in v.node.inputs:
                 flow.edge(place[x] + 1, a, ENDLESS)
     for v in uses:

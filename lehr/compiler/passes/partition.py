@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lehr.compiler.graph.ir import Builder, Graph, Node, RefType, Value, map_values
+from lehr.compiler.passes import budget
 from lehr.compiler.passes.cut import ENDLESS, choose, missing, weight
 from lehr.ops import registry
 
@@ -26,8 +27,9 @@ class Split(NamedTuple):
     nbytes: int
 
 
-def split(graph: Graph, tangents: Sequence[Value]) -> Split:
-    """Splits a functionalized joint graph; `tangents` are the parameters that only backward has."""
+def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0) -> Split:
+    """Splits a functionalized joint graph; `tangents` are the parameters that only backward has.
+    `share`: of the bytes that would be kept, those that may be (`budget`)."""
     late = _depends_on(graph, tangents)
     outputs, written = set(graph.results["outputs"]), set(graph.targets)
 
@@ -38,15 +40,17 @@ def split(graph: Graph, tangents: Sequence[Value]) -> Split:
         own = weight(v)
         return max(own // 8 if v in outputs else own + (v.node.op.kind == registry.VIEW), 1)
 
-    found = choose(_uses(graph, late), cost)
+    uses = _uses(graph, late)
+    found = choose(uses, cost)
     place = {v: n for n, v in enumerate((*graph.params, *(
         v for node in graph.nodes for v in node.results)))}
+    if share < 1:
+        found = budget.within(uses, cost, place, int(share * budget.kept_bytes(found.kept)))
     kept = sorted(found.kept, key=place.__getitem__)
     forward = _forward(graph, late, kept, tangents)
     backward = _backward(graph, late, kept, found.again, tangents)
     refs = tuple(v for v in kept if isinstance(v.type, RefType))
-    nbytes = sum(weight(v) for v in kept if v.node is not None)
-    return Split(forward, backward, tuple(kept), refs, nbytes)
+    return Split(forward, backward, tuple(kept), refs, budget.kept_bytes(kept))
 
 
 def _depends_on(graph: Graph, tangents: Sequence[Value]) -> set[Value]:
