@@ -166,6 +166,10 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.override":
             "DisableTorchFunction DisableTorchFunctionSubclass "
             "_disabled_torch_function_impl=disabled",
+        "lehr.compat.switch":
+            "_get_tracing_state _jit_override_can_fuse_on_cpu _jit_override_can_fuse_on_gpu "
+            "_jit_set_nvfuser_enabled _jit_set_profiling_executor _jit_set_profiling_mode "
+            "_jit_set_texpr_fuser_enabled",
         "lehr.tensor.random": "Generator",
         "lehr.base.device": "device=Device",
         "lehr.base.dtype": "dtype=DType",
@@ -255,6 +259,7 @@ TABLE: dict[str, dict[str, str]] = {
     "lehr.fft": {},
     "lehr.serialization": {
         "lehr.io": "save load",
+        "lehr.io.location": "location_tag normalize_storage_type",
         "lehr.io.trust":
             "add_safe_globals clear_safe_globals get_safe_globals safe_globals",
     },

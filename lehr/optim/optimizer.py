@@ -16,6 +16,7 @@ from lehr.tensor.mode import set_grad_enabled
 from lehr.tensor.tensor import Tensor
 
 ParamsT = Any
+StateDict = dict[str, Any]  # what `state_dict` returns
 required: Any = object()
 
 # Hooks of every optimizer's step.
@@ -314,6 +315,6 @@ def _fitted(param: Tensor, value: Any, group: dict[str, Any], key: Any = None) -
     return value
 
 
-__all__ = ["Optimizer", "ParamsT", "register_optimizer_step_post_hook",
+__all__ = ["Optimizer", "ParamsT", "StateDict", "register_optimizer_step_post_hook",
            "register_optimizer_step_pre_hook",
            "required"]

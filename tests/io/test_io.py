@@ -275,3 +275,13 @@ def test_damaged_safetensors(data, tmp_path):
     path.write_bytes(data)
     with pytest.raises(Damaged, match="w.safetensors"):
         safetensors.load_file(path)
+
+
+def test_locations_and_types_of_storages():
+    from lehr import serialization
+
+    assert serialization.location_tag(lehr.ones(2).untyped_storage()) == "cpu"
+    assert serialization.location_tag(lehr.ones(2).storage()) == "cpu"
+    with pytest.raises(RuntimeError, match="data location of builtins.int"):
+        serialization.location_tag(3)
+    assert serialization.normalize_storage_type(lehr.FloatStorage) is lehr.FloatStorage
