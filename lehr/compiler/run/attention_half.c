@@ -4,7 +4,7 @@
    values are packed for a whole matrix; scores exist for a few rows and a block of columns.
    Without packed products, and where a number is denormal or a value not finite (two parts of a
    probability times infinity are NaN), the library multiplies float32 copies. */
-enum { WIDE = 512, HIGH = 96 };
+enum { WIDE = 512, HIGH = 96, HALVES = WIDE * 64 }; /* bytes of 32 rows of scores, packed */
 
 typedef struct {
   const lehr_attention *q;
@@ -72,38 +72,62 @@ static void scores(const plan *f, const operands *o, int64_t a, int64_t rows, in
 #define SPREAD(x, half) \
   (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(x, half)), 16)
 
-/* p [rows, width] as panels of nearest bfloat16 numbers, and of those nearest to the rest. */
-static void pack_two(const float *p, int64_t rows, int64_t steps, char *to, char *rest) {
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < steps; j++) {
-      int64_t place = j * PART + i / 16 * TILE + i % 16 * 64;
-      const float *x = p + i * WIDE + j * 32;
-      __m512 a = _mm512_load_ps(x), b = _mm512_load_ps(x + 16);
-      const __m512i made = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-      a -= SPREAD(made, 0);
-      b -= SPREAD(made, 1);
-      _mm512_store_si512(to + place, made);
-      _mm512_store_si512(rest + place, (__m512i)_mm512_cvtne2ps_pbh(b, a));
-    }
+/* `exponential` of those numbers that `here` says, 0 for others. */
+static inline __m512 powers(__mmask16 here, __m512 x) {
+  const __m512 n = _mm512_roundscale_ps(x * 1.44269504f, _MM_FROUND_TO_NEAREST_INT);
+  const __m512 t = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  __m512 p = t * 1.3981999507e-3f + 8.3334519073e-3f;
+  p = p * t + 4.1665795894e-2f;
+  p = p * t + 1.6666665459e-1f;
+  p = p * t + 5.0000001201e-1f;
+  p = p * t * t + t + 1.0f;
+  here &= _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.3f), _CMP_NLT_UQ);
+  return _mm512_maskz_scalef_ps(here, p, n);
+}
+
+/* `soften`, whose results go to panels: the nearest bfloat16 numbers to `to`, those nearest to the
+   rest to `rest`; `steps` of 32 columns. */
+static float soften_packed(const lehr_attention *q, float *s, const char *mask, int64_t row,
+                           int64_t start, int64_t limit, int64_t steps, char *to, char *rest,
+                           float *top, float *sum) {
+  const float scale = q->mask_kind ? 1 : q->scale;
+  if (q->mask_kind) masked(q, s, mask, row, start, limit);
+  __m512 most = _mm512_set1_ps(*top), more = most, total = _mm512_setzero_ps();
+  for (int64_t j = 0; j < limit; j += 32) { /* where a number is NaN, the other is taken */
+    const __m512 a = _mm512_load_ps(s + j) * scale, b = _mm512_load_ps(s + j + 16) * scale;
+    most = _mm512_mask_max_ps(most, first(limit - j), a, most);
+    more = _mm512_mask_max_ps(more, first(limit - j - 16), b, more);
+  }
+  const float before = *top, now = _mm512_reduce_max_ps(_mm512_max_ps(most, more));
+  const float base = now == -INFINITY ? 0 : now;
+  for (int64_t j = 0; j < steps; j++, s += 32) {
+    __m512 a = powers(first(limit - j * 32), _mm512_load_ps(s) * scale - base);
+    __m512 b = powers(first(limit - j * 32 - 16), _mm512_load_ps(s + 16) * scale - base);
+    total += a + b;
+    const __m512i made = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+    _mm512_store_si512(to + j * PART, made);
+    a -= SPREAD(made, 0), b -= SPREAD(made, 1);
+    _mm512_store_si512(rest + j * PART, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+  }
+  float factor = before == -INFINITY ? 0 : expf(before - base);
+  *top = now;
+  *sum = *sum * factor + _mm512_reduce_add_ps(total);
+  return factor;
 }
 #endif
 
-/* sums [rows, up] (+)= p v of columns from `first`. */
+/* sums [rows, up] (+)= p v of columns from `first`: p is float32, or two packed matrices. */
 static void gather(const plan *f, const operands *o, int64_t rows, int64_t first, int64_t width,
-                   const float *p, float *sums, int64_t up) {
+                   const void *p, float *sums, int64_t up) {
   int64_t ev = f->q->ev;
 #if PACKED
-  if (o->panel) {
-    char *left = scratch(3, 2 * WIDE / 32 * PART), *rest = left + WIDE / 32 * PART;
+  for (int64_t j = 0; o->panel && j < up; j += SIDE) {
+    const char *right = o->v + j / SIDE * o->panel_v + first / 32 * PART;
     int64_t steps = (width + 31) / 32;
-    pack_two(p, rows, steps, left, rest);
-    for (int64_t j = 0; j < up; j += SIDE) {
-      const char *right = o->v + j / SIDE * o->panel_v + first / 32 * PART;
-      corner(left, right, steps, sums + j, up, first > 0, NULL);
-      corner(rest, right, steps, sums + j, up, 1, NULL);
-    }
-    return;
+    corner(p, right, steps, sums + j, up, first > 0, NULL);
+    corner((const char *)p + HALVES, right, steps, sums + j, up, 1, NULL);
   }
+  if (o->panel) return;
 #endif
   f->rt->sgemm(0, 0, rows, ev, width, 1, p, WIDE, (float *)o->v + first * ev, ev, first > 0, sums,
                up);
@@ -119,6 +143,7 @@ static void attend(void *ctx, int64_t chunk, int64_t worker) {
   const char *mask = mask_of(q, n);
   char *out = (char *)q->out + 2 * at(q, q->out_step, n);
   float *lse = q->lse + at(q, q->lse_step, n), top[HIGH], sum[HIGH];
+  char *p = scratch(3, 2 * HALVES);
   float *s = scratch(4, 4 * HIGH * WIDE), *sums = scratch(5, 4 * HIGH * up);
   const operands o = operands_of(q, n, low, high, seen);
   const int64_t step = o.panel ? 32 : HIGH;
@@ -132,11 +157,19 @@ static void attend(void *ctx, int64_t chunk, int64_t worker) {
       scores(f, &o, a, rows, first, wide, s);
       for (int64_t i = 0; i < rows; i++) {
         int64_t limit = q->causal ? least(wide, a + i + 1 - first) : wide;
-        float factor = soften(q, s + i * WIDE, mask, a + i, first, limit < 0 ? 0 : limit, whole,
-                              top + i, sum + i);
+        limit = limit < 0 ? 0 : limit;
+        float factor;
+#if PACKED
+        if (o.panel)
+          factor = soften_packed(q, s + i * WIDE, mask, a + i, first, limit, whole / 32,
+                                 p + i / 16 * TILE + i % 16 * 64,
+                                 p + HALVES + i / 16 * TILE + i % 16 * 64, top + i, sum + i);
+        else
+#endif
+          factor = soften(q, s + i * WIDE, mask, a + i, first, limit, whole, top + i, sum + i);
         for (int64_t c = 0; first && c < up; c++) sums[i * up + c] *= factor;
       }
-      gather(f, &o, rows, first, wide, s, sums, up);
+      gather(f, &o, rows, first, wide, o.panel ? (void *)p : s, sums, up);
     }
     for (int64_t i = 0; i < rows; i++) {
       narrow(sums + i * up, sum[i] == 0 ? 0 : 1 / sum[i], q->ev,
