@@ -44,6 +44,33 @@ def test_steps(words: dict[str, Any], many: int) -> None:
         np.testing.assert_allclose(have, want, rtol=1e-6, atol=1e-8)
 
 
+def conditioned(lib: Any, many: int, words: dict[str, Any]) -> list[np.ndarray]:
+    """Steps on a convex function whose curvature lies between 1 and 4 everywhere."""
+    x = lib.from_numpy(np.random.default_rng(2).uniform(1, 3, 12)).requires_grad_()
+    slope = lib.from_numpy(np.linspace(1, 3, 12))
+    optimizer = lib.optim.LBFGS([x], max_iter=2, **words)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (slope * x * x / 2 + lib.log(lib.cosh(x - 1))).sum()
+        loss.backward()
+        return loss
+    trail = []
+    for _ in range(many):
+        optimizer.step(closure)
+        trail.append(x.detach().numpy().copy())
+    return trail
+
+
+@pytest.mark.parametrize("words", [{}, {"lr": 0.5}, {"history_size": 3},
+                                   {"line_search_fn": "strong_wolfe"}], ids=str)
+def test_five_steps_where_rounding_does_not_grow(words: dict[str, Any]) -> None:
+    both = conditioned(lehr, 5, words), conditioned(torch, 5, words)
+    assert np.abs(both[0][-1] - both[0][0]).max() > 0.1
+    for have, want in zip(*both, strict=True):
+        np.testing.assert_allclose(have, want, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("lib", [lehr, torch], ids=["lehr", "torch"])
 def test_sparse_adam(lib: Any) -> None:
     """Dense gradients are refused at the step."""
