@@ -45,7 +45,9 @@ class cumsum:
     samples = _scans
 
     def eager(np, x, dim, dtype):
-        return _along(np, np.add.accumulate, x, dim)
+        made = _along(np, np.add.accumulate, x, dim)
+        # A sum starts at 0: of -0.0 alone it is 0.0.
+        return made if made.dtype.kind in "bui" else made + made.dtype.type(0)
 
     def vjp(F, g, out, x, dim, dtype):
         return _backward(F, g, dim)

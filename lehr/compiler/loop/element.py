@@ -219,6 +219,12 @@ def nothing(monoid: str, dtype: DType, part: int = 0) -> Expr:
     return expr.const(identity(MONOIDS[monoid].identity[part], dtype), dtype)
 
 
+def begun(monoid: str, e: Expr) -> Expr:
+    """`e` combined with the identity: a sum starts at 0, and of -0.0 alone it is 0.0."""
+    signed = monoid == "sum" and e.dtype.category >= dt.FLOAT
+    return expr.alu("add", e, nothing(monoid, e.dtype)) if signed else e
+
+
 def _dtype(v: Value) -> DType:
     return v.type.dtype if isinstance(v.type, TensorType | ScalarType) else v.type.tensor.dtype
 
@@ -233,7 +239,7 @@ def fold(monoid: str, axes: tuple[Axis, ...], args: tuple[Expr, ...], part: int 
     if any(isinstance(a.extent, int) and a.extent == 0 for a in axes):
         return nothing(monoid, wide[part].dtype, part)
     if not axes and MONOIDS[monoid].arity == 1:
-        return wide[0]
+        return begun(monoid, wide[0])
     return Expr("Reduce", wide[part].dtype, monoid, axes, wide, part)
 
 

@@ -25,7 +25,7 @@ from lehr.compiler.graph.ir import (
     values_in,
 )
 from lehr.compiler.loop import expr, image, realise
-from lehr.compiler.loop.element import Elements, Scatter, Unlowered, fold, nothing, place
+from lehr.compiler.loop.element import Elements, Scatter, Unlowered, begun, fold, nothing, place
 from lehr.compiler.loop.ir import (
     MONOIDS,
     Axis,
@@ -287,6 +287,7 @@ class _Lowering:
         if running:
             inner = (running[0]._replace(role="scan"),)
             x = Expr("Scan", x.dtype, op.monoid, inner[0], (x,), 0)
+        x = begun(op.monoid, x)
         outer = tuple(a for a in axes if a not in running)
         self.kernel(op.name, outer, Store(buffer, idx, expr.cast(x, _dtype(v)), inner),
                     self.lines[v])
