@@ -21,6 +21,7 @@ from lehr.compiler.module import OptimizedModule
 from lehr.compiler.run.executable import Spent
 
 MOST = 12  # steps whose times are shown
+LEAN = 1.3  # kernels that move more than this times the least say why
 
 
 class Cost(NamedTuple):
@@ -82,7 +83,8 @@ class GraphReport:
             key = tuple(sorted(collections.Counter(re.findall("[a-z_]+", s.name)).items())), s.lines
             before = found.get(key)
             found[key] = s if before is None else before._replace(
-                seconds=before.seconds + s.seconds)
+                seconds=before.seconds + s.seconds, least=before.least + s.least,
+                moved=before.moved + s.moved, why=tuple(dict.fromkeys((*before.why, *s.why))))
         return sorted(found.values(), key=lambda s: -s.seconds)
 
 
@@ -280,12 +282,16 @@ def report(e: Explanation) -> Iterator[str]:
 
 
 def clocked(spent: Sequence[Spent]) -> Iterator[str]:
-    """The steps that took longest, and how long in a call."""
+    """The steps that took longest, how long in a call, and the bytes that their kernels move; why,
+    where that is much more than the least."""
     total = sum(s.seconds for s in spent)
     for s in spent[:MOST] if total else ():
         where = f" ({', '.join(s.lines[:3])}{', ...' if len(s.lines) > 3 else ''})"
-        yield (f"  {s.seconds / total:4.0%} {1e6 * s.seconds / s.calls:9,.1f} us  "
+        moved = size(s.moved) if s.moved else ""
+        yield (f"  {s.seconds / total:4.0%} {1e6 * s.seconds / s.calls:9,.1f} us {moved:>10}  "
                f"{s.name}{where if s.lines else ''}")
+        if s.moved > LEAN * s.least:
+            yield f"       {s.moved / s.least:.2f} times the least: {'; '.join(s.why)}"
 
 
 def shown(places: Sequence[Place]) -> Iterator[str]:

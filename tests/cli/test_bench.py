@@ -1,6 +1,7 @@
 """The benchmark: workers that misbehave, results that differ, rounds, table and record."""
 
 import json
+import mmap
 import types
 from importlib.util import find_spec
 from pathlib import Path
@@ -261,9 +262,23 @@ def test_memory_is_the_peak_above_the_built_model(fakes):
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="no such figures here")
 def test_worker_weighs_its_calls():
     tool = worker.Worker.__new__(worker.Worker)
-    tool.programs = {"one eager": (lambda: np.ones(3 << 20), None)}
+
+    def run():
+        with mmap.mmap(-1, 24 << 20) as memory:     # what was freed before is not taken again
+            for _ in range(24):
+                memory.write(bytes(1 << 20))
+    tool.programs = {"one eager": (run, None)}
     before = worker.memory("VmRSS")
     assert 20e6 < tool.weigh("one", "eager", 2)["peak_bytes"] - before < 60e6
+
+
+def test_steps_that_move_too_much_are_shown_with_the_reason():
+    """However little time they take."""
+    given = [[f"sum{n}", ["a.py:1"], 1.0, 100, 100, []] for n in range(6)]
+    given.append(["mul9", ["a.py:2"], 0.001, 300, 100, ["reads w 3 times: why"]])
+    shown = report.steps({"mlp": {"lehr compiled": {"steps": given}}})
+    assert len(shown) == 6 and not any("least" in row[3] for row in shown[:5])
+    assert shown[-1][3].endswith("3.00x the least: reads w 3 times: why") and shown[-1][4] == "mul9"
 
 
 def test_clocks_are_set_in_the_program_that_was_timed():

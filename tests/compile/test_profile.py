@@ -34,6 +34,17 @@ def test_steps_are_timed_by_line():
     assert "%" in text and f"matmul0 (test_profile.py:{first + 1})" in text
 
 
+def test_what_is_moved_more_than_once_is_told():
+    def f(x, w):
+        return (x * w).exp()
+    columns = 1 << 19
+    _, told = profiled(f, lehr.randn(4, columns), lehr.randn(columns), calls=2)
+    (step,) = told.graphs[0].spent
+    assert (step.least, step.moved) == (9 * columns * 4, 12 * columns * 4)
+    assert "1.33 times the least: reads w 4 times: its 2 MiB do not stay" in str(told)
+    assert " 24 MiB  " in str(told)
+
+
 def test_equal_steps_are_added_up():
     def f(x, w):
         for _ in range(3):

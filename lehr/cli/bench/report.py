@@ -139,21 +139,26 @@ def details(results: Results) -> Table:
     return shown
 
 
-STEPS = ["workload", "share", "time", "step", "from"]
+STEPS = ["workload", "share", "time", "moved", "step", "from"]
 MOST, LEAST = 5, 0.03  # steps of a workload that are shown; the share of one that is
+LEAN = 1.3  # times the least bytes: a kernel that moves more says why
 
 
 def steps(rows: dict[str, dict]) -> list[list[str]]:
-    """The cells of `where`: the longest steps of lehr's compiled programs, from a record's
-    results."""
+    """The cells of `where`: the longest steps of lehr's compiled programs, and those that move more
+    than they must, from a record's results."""
     made = []
     for name, columns in rows.items():
         given = columns.get(" ".join(LEHR), {}).get("steps") or []
-        total = sum(seconds for *_, seconds in given)
-        for step, lines_, seconds in given[:MOST]:
-            if seconds >= LEAST * total and len(given) > 1:
+        total = sum(row[2] for row in given)
+        for place, (step, lines_, seconds, moved, least, why) in enumerate(given):
+            lean = moved <= LEAN * least
+            if not lean or place < MOST and seconds >= LEAST * total and len(given) > 1:
                 more = f" and {len(lines_) - 1} more" if len(lines_) > 1 else ""
-                made.append([name, f"{seconds / total:.0%}", duration(seconds),
+                bytes_ = size(moved) if moved else ""
+                if not lean:
+                    bytes_ += f", {moved / least:.2f}x the least: {'; '.join(why)}"
+                made.append([name, f"{seconds / total:.0%}", duration(seconds), bytes_,
                              textwrap.shorten(step, PROBLEM, placeholder=" ..."),
                              "".join(lines_[:1]) + more])
                 name = ""

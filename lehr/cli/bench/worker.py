@@ -121,7 +121,8 @@ class Worker:
     def profile(self, name: str, mode: str, tuning: str, calls: int) -> dict:
         """The compiled program again, with a clock at every step: what each takes in a call.
 
-        `steps`: name, the lines of the program that it comes from, seconds; longest first.
+        `steps`: name, the lines of the program that it comes from, seconds, bytes that kernels move
+        and must move, why more; longest first.
         """
         from lehr.cli.bench import workload
 
@@ -139,8 +140,8 @@ class Worker:
         finally:
             self.module.compile = compile_
         told = [self.module.compiler.explain(f).explanation() for f in made]
-        steps = [(s.name, s.lines, s.seconds / s.calls) for e in told for g in e.graphs
-                 for s in g.longest]
+        steps = [(s.name, s.lines, s.seconds / s.calls, s.moved, s.least, s.why)
+                 for e in told for g in e.graphs for s in g.longest]
         return {"steps": sorted(steps, key=lambda s: -s[2])}
 
     def counts(self) -> dict:

@@ -24,6 +24,7 @@ from lehr.compiler.emit.template import Template
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Operand, Program, Step
 from lehr.compiler.loop.ir import Kernel as LoopKernel
 from lehr.compiler.loop.text import row_major
+from lehr.compiler.loop.traffic import traffic
 from lehr.compiler.loop.verify import touched
 
 FLAGS = ("-fwrapv", "-fno-strict-aliasing")  # of every generated source
@@ -232,7 +233,11 @@ class _Emitter:
         """A step and the time that it takes."""
         parts = step.kernels if isinstance(step, Group) else (step,)
         lines = dict.fromkeys(str(x) for part in parts for x in part.locations)
-        self.clocks.append({"name": ", ".join(p.name for p in parts), "lines": list(lines)})
+        found = [t for p in parts if isinstance(p, LoopKernel) and (t := traffic(p))]
+        self.clocks.append({
+            "name": ", ".join(p.name for p in parts), "lines": list(lines),
+            "least": sum(t.least for t in found), "moved": sum(t.moved for t in found),
+            "why": list(dict.fromkeys(w for t in found for w in t.why))})
         with out.block(""):
             out.add("const int64_t began = lehr_now();")
             self.step(out, step)

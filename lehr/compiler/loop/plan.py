@@ -15,6 +15,7 @@ from lehr.base import sym
 from lehr.base.index import linearize
 from lehr.compiler.loop.ir import Buffer, Extern, Group, HostCall, Kernel, Program, Step, Store
 from lehr.compiler.loop.text import walk
+from lehr.compiler.loop.traffic import traffic
 from lehr.compiler.loop.verify import same_row, touched
 from lehr.ops.rule import numel
 
@@ -237,6 +238,10 @@ def measure(program: Program) -> Measure:
     parts = [k for s in program.steps for k in kernels_of(s)]
     moved = 0
     for k in parts:
+        found = traffic(k) if isinstance(k, Kernel) else None
+        if found is not None:
+            moved += found.moved
+            continue
         reads, writes = touched(k)
         # A step finds what it wrote itself in cache; an update in place reads what was there
         # before.

@@ -26,12 +26,17 @@ HostCall = Callable[[str, tuple[Any, ...]], Any]
 
 
 class Spent(NamedTuple):
-    """Seconds of all `calls` of one step; `lines`: the user's, as `file:line`."""
+    """Seconds of all `calls` of one step; `lines`: the user's, as `file:line`. `least`: bytes that
+    its kernels must move in a call, `moved`: those that they do, `why` more (0 where it is not
+    known: calls of libraries, symbolic sizes)."""
 
     name: str
     lines: tuple[str, ...]
     calls: int
     seconds: float
+    least: int = 0
+    moved: int = 0
+    why: tuple[str, ...] = ()
 
 
 class Executable:
@@ -105,7 +110,8 @@ class Executable:
             return []
         calls = ctypes.c_int64.in_dll(self.library.handle, "lehr_calls").value
         total = (ctypes.c_int64 * len(clocks)).in_dll(self.library.handle, "lehr_spent")
-        return [Spent(c["name"], tuple(c["lines"]), max(1, calls - 1), nanoseconds / 1e9)
+        return [Spent(c["name"], tuple(c["lines"]), max(1, calls - 1), nanoseconds / 1e9,
+                      c["least"], c["moved"], tuple(c["why"]))
                 for c, nanoseconds in zip(clocks, total, strict=True)]
 
     def _all(self, p: Any) -> None:
