@@ -53,7 +53,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         made = override.intercept(setitem, (self, index, value), {})
         if made is not override.MISSING:
             return
-    seen, tensors = sliced(self, items_of(index))
+    seen, tensors = sliced(self, items_of(index), True)
+    if STATE.tracer is not None and len(tensors) - tensors.count(None) > 1 and any(
+            t is not None and not t._shape for t in tensors):
+        STATE.tracer.changes(seen, "a view at an index that is data,", True)
     is_number = not isinstance(value, Tensor)
     if is_number and not isinstance(value, (int, float, complex)) \
             and not hasattr(value, "scalar_category"):
@@ -136,9 +139,10 @@ def items_of(index: Any) -> tuple[Any, ...]:
     return (index,)
 
 
-def sliced(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[Any]]:
+def sliced(self: Tensor, items: tuple[Any, ...], stored: bool = False
+           ) -> tuple[Tensor, list[Any]]:
     """Takes the views that the items ask for; returns the view, and the tensor indices by its
-    dimensions (None: all of the dimension)."""
+    dimensions (None: all of the dimension). `stored`: to be written to."""
     ndim = len(self._shape)
     used = _used(items)
     if used > ndim:
@@ -171,7 +175,7 @@ def sliced(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, list[Any]]:
             dim, gone = dim + 1, gone - 1
         else:
             rank = len(seen._shape)
-            seen, dim = _advanced(seen, dim, item, tensors, gone)
+            seen, dim = _advanced(seen, dim, item, tensors, gone, stored)
             gone += rank - len(seen._shape)
     return seen, tensors
 
@@ -185,7 +189,7 @@ def _chosen(seen: Tensor, dim: int, index: Any, gone: int) -> Tensor:
                          f"{seen._shape[dim]}") from None
 
 
-def _advanced(seen: Tensor, dim: int, item: Any, tensors: list[Any], gone: int
+def _advanced(seen: Tensor, dim: int, item: Any, tensors: list[Any], gone: int, stored: bool
               ) -> tuple[Tensor, int]:
     """A tensor, an array, a sequence, or an integer-like index."""
     if not isinstance(item, Tensor):
@@ -200,9 +204,11 @@ def _advanced(seen: Tensor, dim: int, item: Any, tensors: list[Any], gone: int
         if item.dtype in MASKS:
             seen = dispatch.call(_UNSQUEEZE, (seen, dim))
             item = F.view(item, (1,))
-        elif item.dtype.category == dt.INT and STATE.tracer is None \
-                and item.device.type != "meta":
-            return _chosen(seen, dim, int(item.item()), gone), dim
+        elif item.dtype.category == dt.INT and item.device.type != "meta":
+            if STATE.tracer is None:
+                return _chosen(seen, dim, int(item.item()), gone), dim
+            if not stored:
+                return STATE.tracer.pick(seen, dim, item), dim
     count = len(item._shape) if item.dtype in MASKS else 1
     _put(tensors, dim, item)
     return seen, dim + count

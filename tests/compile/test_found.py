@@ -341,6 +341,60 @@ def test_index_into_an_empty_part(backend: str) -> None:
             torch.compile(rows, backend=backend)(whole, part, torch.tensor([0, 1, 0]))
 
 
+# -- views at indices that are data
+
+def at(place: int) -> Inputs:
+    return lambda: (make((3, 4), "float32", 3), torch.tensor(place), torch.tensor([0, 2]))
+
+
+@case(at(1))
+def a_row_returned(x: Any, i: Any, j: Any) -> Any:
+    return x[i], (x * 2)[i]
+
+
+@case(at(-1))
+def a_row_written(x: Any, i: Any, j: Any) -> Any:
+    y = x[i]
+    y.add_(1)
+    x[i] += y
+    return y.sum()
+
+
+@case(at(1))
+def a_row_of_what_is_written_later(x: Any, i: Any, j: Any) -> Any:
+    y, z = x[i], x[i][i]
+    before = y * 2
+    x.mul_(3)
+    return before, y + 0, z * 1
+
+
+@case(at(2))
+def a_column(x: Any, i: Any, j: Any) -> Any:
+    return x[:, i] * 2, x[:, i].is_contiguous()
+
+
+@case(at(1))
+def a_row_beside_other_indices(x: Any, i: Any, j: Any) -> Any:
+    z = x.reshape(3, 2, 2) * 1
+    z[i, :, j - 1] = torch.arange(4.0).reshape(2, 2)
+    return x.reshape(3, 2, 2)[i, :, j - 1], z
+
+
+@case(at(7))
+def no_such_row(x: Any, i: Any, j: Any) -> Any:
+    x.add_(1)
+    y = x[i]
+    x.add_(1)
+    return y
+
+
+def test_a_row_that_nobody_writes_is_part_of_the_graph() -> None:
+    made = torch.compile(lambda x, i: x[i] * 2, fullgraph=True)
+    assert made(torch.arange(6.0).reshape(3, 2), torch.tensor(-1)).tolist() == [8, 10]
+    with pytest.raises(RuntimeError, match="a view at an index that is data"):
+        torch.compile(lambda x, i: x[i], fullgraph=True)(torch.ones(2, 2), torch.tensor(0))
+
+
 # -- C
 
 @pytest.mark.parametrize("name", ["c", "n", "int", "c_b"])

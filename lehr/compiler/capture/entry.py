@@ -153,7 +153,7 @@ class Captured:
         for effect in self.machine.effects:
             for v in (effect.target, *effect.args):
                 collector(v)
-        tracer = self.tracer
+        tracer, machine = self.tracer, self.machine
         for twin_id, real in list(tracer.reals.items()):
             twin = tracer.twins[id(real)]
             assert id(twin) == twin_id
@@ -165,12 +165,13 @@ class Captured:
             fn = None if meta is None else meta.grad_fn
             if fn is not None and type(fn) is not Outside and (
                     twin._view is None or twin._view.base is None):
-                machine = self.machine
                 machine.frame = None
                 machine.stop("mutated-leaf", "an argument is written in place with gradients "
                                              "recorded",
                              twin._storage.trace)
 
+        machine.frame = None
+        tracer.picks.shown(self.slots)
         ends = {node.edge_of(t)[0] for t in self.aliases}  # type: ignore[index]
         if ends and any(reaches(t.grad_fn, ends) for _, t in self.differentiable):
             self.shared_leaf()

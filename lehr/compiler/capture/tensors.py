@@ -31,6 +31,7 @@ from lehr.compiler.capture.objects import (
     ObjectValue,
     ScalarValue,
 )
+from lehr.compiler.capture.picked import Picks
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.size import Policy, Resize, Sizes, SizeValue, Sizing
@@ -521,10 +522,23 @@ class CaptureTracer(Tracer):
         self.tensors_of: dict[Source, Tensor] = {}
         self.layouts: dict[int, Any] = {}           # id of a tensor -> shape and strides, symbolic
         self.effects = 0
+        self.picks = Picks(self.torn)
+
+    def torn(self, what: Any) -> None:
+        """Capture ends where a view at an index that is data came to be."""
+        self.machine.stop("data-dependent", "a view at an index that is data", what)
+
+    def pick(self, t: Tensor, dim: int, index: Tensor) -> Tensor:
+        base = self.lift(None, (t,))[0]  # type: ignore[arg-type]
+        made = super().pick(base, dim, index)
+        self.machine.born(made._storage)
+        self.picks.add(made, base, dim)
+        return made
 
     def write(self, target: Tensor, value: Tensor) -> None:
         target = self.lift(None, (target,))[0]  # type: ignore[arg-type]
         trace = target._storage.trace
+        self.picks.written(target._storage)
         if self.machine.walking is not None and trace.ref is not None:
             raise Late(self.machine.walking)
         if STATE.grad and id(trace) not in self.machine.births:

@@ -478,6 +478,11 @@ class Tracer:
         """The hooks of a leaf outside, as a backward of the program's calls them."""
         return list((getattr(t._meta, which) or {}).values())
 
+    def pick(self, t: Tensor, dim: int, index: Tensor) -> Tensor:
+        """The slice of `t` at an index that is data, a number: a copy."""
+        indices: list[Tensor | None] = [None] * dim
+        return Tensor.F.index(t, [*indices, index])  # type: ignore[no-any-return]
+
     def changes(self, t: Any, what: str, always: bool = False) -> None:
         """The program gives a tensor another layout, flag or memory. `always`: also one of its own.
         """
