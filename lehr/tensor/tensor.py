@@ -258,6 +258,8 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         """How often the memory was written."""
         if self._storage.inference:
             raise RuntimeError("Inference tensors do not track version counter.")
+        if self._storage.trace is not None:
+            STATE.tracer.counted(self)
         return self._storage.version
 
     # -- autograd ----------------------------------------------------------------------------------

@@ -395,6 +395,21 @@ def test_a_row_that_nobody_writes_is_part_of_the_graph() -> None:
         torch.compile(lambda x, i: x[i], fullgraph=True)(torch.ones(2, 2), torch.tensor(0))
 
 
+@case(lambda: (make((3,), "float32", 1),))
+def a_gradient_that_outlives_its_leaf(x: Any) -> Any:
+    w = x.detach().clone().requires_grad_()
+    (w * x).sum().backward()
+    return w.grad, w * 2
+
+
+@case(lambda: (make((3,), "float32", 1),))
+def versions_of_arguments(x: Any) -> Any:
+    before = x._version
+    x.add_(1)
+    x.mul_(2)
+    return before, x._version
+
+
 # -- C
 
 @pytest.mark.parametrize("name", ["c", "n", "int", "c_b"])

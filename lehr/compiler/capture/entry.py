@@ -8,7 +8,7 @@ results, gradients and side effects where the original call would have put them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,8 +173,17 @@ class Captured:
         machine.frame = None
         tracer.picks.shown(self.slots)
         ends = {node.edge_of(t)[0] for t in self.aliases}  # type: ignore[index]
-        if ends and any(reaches(t.grad_fn, ends) for _, t in self.differentiable):
-            self.shared_leaf()
+        own = {id(t) for _, t in self.own}
+        for fn in behind([t.grad_fn for _, t in self.differentiable]):
+            if fn in ends:
+                self.shared_leaf()
+            leaf = fn.variable if type(fn) is node.Accumulate else None
+            if leaf is None or id(leaf) in own or id(leaf) in tracer.reals:
+                continue
+            if id(leaf._storage) not in self.slots and (
+                    leaf.grad is not None and id(leaf.grad._storage) in self.slots):
+                # A later backward adds to that gradient, and only the leaf says where it is.
+                machine.stop("tensor-change", "a gradient that outlives its leaf")
 
     def shared_leaf(self) -> None:
         """A leaf on other tensors' memory has a history that cannot be built again."""
@@ -348,17 +357,15 @@ def is_leaf(t: Tensor) -> bool:
     return t.requires_grad and t.grad_fn is None
 
 
-def reaches(fn: Any, ends: set[Any]) -> bool:
-    """Whether the tape from a node leads to one of others."""
-    seen, stack = set(), [fn]
+def behind(fns: Sequence[Any]) -> Iterator[Any]:
+    """The nodes of the tape from some of them on."""
+    seen, stack = set(), list(fns)
     while stack:
         found = stack.pop()
-        if found in ends:
-            return True
         if found is not None and found not in seen:
             seen.add(found)
+            yield found
             stack += [edge[0] for edge in found.edges if edge is not None]
-    return False
 
 
 def concrete(x: Any, sizes: Mapping[Any, int]) -> Any:

@@ -524,6 +524,10 @@ class CaptureTracer(Tracer):
         self.effects = 0
         self.picks = Picks(self.torn)
 
+    def counted(self, t: Tensor) -> None:
+        if t._storage.trace.ref is not None:
+            self.machine.stop("data-dependent", "the version of an argument")
+
     def torn(self, what: Any) -> None:
         """Capture ends where a view at an index that is data came to be."""
         self.machine.stop("data-dependent", "a view at an index that is data", what)

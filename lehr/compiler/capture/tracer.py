@@ -483,6 +483,11 @@ class Tracer:
         indices: list[Tensor | None] = [None] * dim
         return Tensor.F.index(t, [*indices, index])  # type: ignore[no-any-return]
 
+    def counted(self, t: Tensor) -> None:
+        """The program reads how often the memory of `t` was written."""
+        if t._storage.trace.ref is not None:
+            raise RuntimeError("the version of an argument is not known while it is captured")
+
     def changes(self, t: Any, what: str, always: bool = False) -> None:
         """The program gives a tensor another layout, flag or memory. `always`: also one of its own.
         """
