@@ -49,3 +49,12 @@ def test_only_what_is_needed_counts():
     (k,) = kernels(lambda F, x, i: F.exp(F.index_select(x, 0, i)),
                    ("x", (1024, 256), F32), ("i", (3,), I64))
     assert traffic(k).least == 2 * 3 * 256 * 4 + 3 * 8
+
+
+def test_values_that_are_used_often_are_looked_at_once():
+    def make(F, x):
+        for _ in range(60):
+            x = F.mul(x, x)
+        return x
+    (k,) = kernels(make, ("x", (64,), F32))
+    assert traffic(k).least == 2 * 64 * 4

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from lehr.base import sym
 from lehr.compiler.loop.ir import Axis, Buffer, Expr, Kernel
+from lehr.compiler.loop.text import walk
 
 CACHE = 1 << 20  # bytes that stay with a thread between two uses
 
@@ -70,35 +71,43 @@ def accesses(kernel: Kernel) -> Iterator[Access]:
     """All loads and stores. The level of what is outside of inner loops is 0."""
     written: dict[Buffer, int] = {}
     for bind in kernel.binds:
-        yield from _loads(bind.value, kernel.axes, 0, written)
+        yield from _loads([bind.value], kernel.axes, 0, {})
     for s in kernel.stores:
         axes = (*kernel.axes, *s.axes)
         values = [s.value] if s.mask is None else [s.value, s.mask]
-        level = max(_level(v, written) for v in values) + bool(s.axes)
-        for v in values:
-            yield from _loads(v, axes, level, written)
+        levels = _levels(values, written)
+        level = max(levels[v] for v in values) + bool(s.axes)
+        yield from _loads(values, axes, level, levels)
         written[s.buffer] = level
         yield Access(s.buffer, s.idx, axes, level, True)
         if s.mode != "set":
             yield Access(s.buffer, s.idx, axes, level, False)
 
 
-def _level(e: Expr, written: dict[Buffer, int]) -> int:
-    """The pass after which a value is known."""
-    inside = max((_level(c, written) for c in e.children), default=0)
-    if e.kind == "Load":
-        return max(inside, written.get(e.fields[0], 0))
-    return inside + (e.kind in ("Reduce", "Scan"))
+def _levels(values: Sequence[Expr], written: dict[Buffer, int]) -> dict[Expr, int]:
+    """The pass after which each value is known."""
+    found: dict[Expr, int] = {}
+    for e in walk(values):      # what is inside comes first
+        level = max((found[c] for c in e.children), default=0)
+        if e.kind == "Load":
+            level = max(level, written.get(e.fields[0], 0))
+        found[e] = level + (e.kind in ("Reduce", "Scan"))
+    return found
 
 
-def _loads(e: Expr, axes: tuple[Axis, ...], level: int, written: dict[Buffer, int]
+def _loads(values: Sequence[Expr], axes: tuple[Axis, ...], level: int, levels: dict[Expr, int]
            ) -> Iterator[Access]:
-    if e.kind == "Load":
-        yield Access(e.fields[0], e.fields[1], axes, level, False)
-    if e.kind == "Reduce":
-        axes, level = (*axes, *e.fields[1]), _level(e, written)
-    for child in e.children:
-        yield from _loads(child, axes, level, written)
+    stack = [(v, axes, level) for v in values]
+    seen = set(stack)
+    while stack:
+        e, axes, level = stack.pop()
+        if e.kind == "Load":
+            yield Access(e.fields[0], e.fields[1], axes, level, False)
+        if e.kind == "Reduce":
+            axes, level = (*axes, *e.fields[1]), levels.get(e, level)
+        new = [at for c in e.children if (at := (c, axes, level)) not in seen]
+        seen.update(new)
+        stack += new
 
 
 def _used(x: Access) -> list[Axis]:
