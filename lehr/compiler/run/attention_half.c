@@ -26,6 +26,12 @@ static int bounded(const char *x, int64_t bytes) {
     most = _mm512_max_epu16(most, _mm512_slli_epi16(_mm512_load_si512(x + i), 1));
   return !_mm512_cmpge_epu16_mask(most, _mm512_set1_epi16((short)0xff00));
 }
+
+/* One function for both operands whose rows are packed: it takes the compiler long. */
+static __attribute__((noinline)) int pack(const char *x, int64_t ld, int64_t rows, int64_t depth,
+                                          int turn, char *to, int64_t panel) {
+  return packed(x, ld, 0, rows, depth, 0, turn, to, panel);
+}
 #endif
 
 static operands operands_of(const lehr_attention *q, int64_t n, int64_t low, int64_t high,
@@ -40,8 +46,8 @@ static operands operands_of(const lehr_attention *q, int64_t n, int64_t low, int
   o.q = scratch(0, (rows + SIDE - 1) / SIDE * panel);
   o.k = scratch(1, (seen + SIDE - 1) / SIDE * panel);
   o.v = scratch(2, up * o.panel_v);
-  if (!packed(qs, q->q_step[4], 0, rows, e, 0, 0, o.q, panel) &&
-      !packed(ks, q->k_step[4], 0, seen, e, 0, 1, o.k, panel) &&
+  if (!pack(qs, q->q_step[4], rows, e, 0, o.q, panel) &&
+      !pack(ks, q->k_step[4], seen, e, 1, o.k, panel) &&
       !packed(vs, q->v_step[4], 0, ev, seen, 1, 0, o.v, o.panel_v) && bounded(o.v, up * o.panel_v))
     return o;
 #endif

@@ -57,11 +57,9 @@ static void plain(const lehr_work *w, const char *a, const char *b, float *c, in
 #if PACKED
 static int pack(const char *x, int64_t ld, int wide, int64_t rows, int64_t depth, int across,
                 int turn, char *to, int64_t panel) {
-#define CASE(w, c, t) \
-  if (!wide == !w && across == c && turn == t) \
-    return packed(x, ld, w, rows, depth, c, t, to, panel);
-  CASE(0, 0, 0) CASE(0, 0, 1) CASE(0, 1, 0) CASE(0, 1, 1)
-  CASE(1, 0, 0) CASE(1, 0, 1) CASE(1, 1, 0) CASE(1, 1, 1)
+#define CASE(w, c) \
+  if (!wide == !w && across == c) return packed(x, ld, w, rows, depth, c, turn, to, panel);
+  CASE(0, 0) CASE(0, 1) CASE(1, 0) CASE(1, 1)
   return 1;
 }
 
