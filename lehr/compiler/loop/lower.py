@@ -272,6 +272,7 @@ class _Lowering:
     def scan(self, node: Node) -> None:
         """A running monoid along one dimension."""
         op, v = node.op, node.result
+        assert op.monoid is not None
         bound = dict(zip((p.name for p in op.params), node.args, strict=True))
         shape = _shape(v)
         compute = (op.rule(*node.args).compute or _dtype(v)).wide
