@@ -101,9 +101,9 @@ class Policy:
         if not keep:
             return _converted(t, want)
         key = (id(t), STATE.grad, STATE.tracer)
-        found = self.casts.get(key)
-        if found is None or found[1] is not t or found[2] != t._version:
-            found = self.casts[key] = (_converted(t, want), t, t._version)
+        found, version = self.casts.get(key), t._storage.version  # a captured program sees none
+        if found is None or found[1] is not t or found[2] != version:
+            found = self.casts[key] = (_converted(t, want), t, version)
         return found[0]
 
 

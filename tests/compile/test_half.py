@@ -148,3 +148,11 @@ def test_training_rounds_weights_as_it_reads_them():
     eager = losses(False)
     np.testing.assert_allclose(losses(True), eager, rtol=1e-2)
     assert eager[-1] < eager[0]
+
+
+def test_casts_of_weights_end_no_graph():
+    """Autocast keeps them by their version, which no program asked for."""
+    layer, x = nn.Linear(8, 8), torch.randn(4, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = torch.compile(layer, fullgraph=True)(x)
+        same(got, layer(x))
