@@ -181,10 +181,14 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 def _within(t: Tensor, size: Any, stride: Any, offset: int) -> None:
     """RuntimeError where a strided view would reach beyond the storage."""
-    if t._storage.trace is not None or 0 in size or len(size) != len(stride):
+    if 0 in size or len(size) != len(stride):
         return
-    count = t._storage.nbytes // t.dtype.itemsize
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    trace = t._storage.trace
+    count = (t._storage.nbytes // t.dtype.itemsize if trace is None
+             else trace.tracer.memory(t, last))
+    if count is None:   # then it is found out where elements are read
+        return
     if last >= count:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} "

@@ -184,3 +184,31 @@ def test_what_is_checked_anyway_costs_nothing() -> None:
     names = [[s.name for g in p.steps for s in getattr(g, "kernels", (g,))] for p in programs]
     assert not any("check" in n for part in names[:-1] for n in part), names
     assert sum("check" in n for n in names[-1]) == 1, names
+
+
+def _strided(x: Any) -> Any:
+    return torch.as_strided(x, (3, 4), (4, 1), 2)
+
+
+def _caught(x: Any) -> Any:
+    try:
+        return _strided(x) + 1
+    except RuntimeError as error:
+        x.mul_(2)
+        return str(error)
+
+
+@pytest.mark.parametrize("f", [
+    _strided, _caught, lambda x: _strided(x) * 2, lambda x: _strided(x.add_(1)) * 2,
+    lambda x: _strided(x * 2), lambda x: _strided(x * 2) + 1])
+@pytest.mark.parametrize("n", [6, 20])
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[1:5], lambda x: x[::2]])
+def test_strided_views_beyond_the_memory(f: Any, n: int, part: Any) -> None:
+    said = []
+    for g in (f, torch.compile(f)):
+        x = torch.arange(float(n))
+        try:
+            said.append((str(g(part(x))), x.tolist()))
+        except RuntimeError as error:
+            said.append((str(error), x.tolist()))
+    assert said[0] == said[1]

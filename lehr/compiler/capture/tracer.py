@@ -9,6 +9,7 @@ plain value, replaced when it is written.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable
@@ -488,6 +489,19 @@ class Tracer:
         if t._storage.trace.ref is not None:
             raise RuntimeError("the version of an argument is not known while it is captured")
 
+    def memory(self, t: Tensor, last: Any) -> int | None:
+        """How many elements the storage of `t` has, if it is known; NeedsFlat where it is seen in
+        part and a view reaches beyond that part, to its element `last`."""
+        trace = t._storage.trace
+        shape, strides, start, dtype = trace.root
+        if dtype is not t.dtype or not all(type(n) is int for n in (*shape, start, last)) \
+                or not layout.is_contiguous(shape, strides):
+            return None
+        count: int = start + math.prod(shape)
+        if last < count or trace.ref is None or id(trace.real.origin) in self.flat:
+            return count
+        raise NeedsFlat(trace.real)
+
     def changes(self, t: Any, what: str, always: bool = False) -> None:
         """The program gives a tensor another layout, flag or memory. `always`: also one of its own.
         """
@@ -562,9 +576,9 @@ class Tracer:
         last = offset + sum((n - 1) * s for n, s in zip(t._shape, t._strides, strict=True))
         if not layout.is_contiguous(shape, strides) or 0 not in t._shape and not (
                 0 <= offset and last < trace.tensor.numel()):
-            if trace.ref is not None:
+            if trace.ref is not None and id(trace.real.origin) not in self.flat:
                 raise NeedsFlat(trace.real)
-            self.changes(t, "a strided view of memory in another order,", True)
+            self.changes(t, "a strided view of memory in another order, or beyond it,", True)
         return t._shape, t._strides, offset
 
     def fresh(self, op: Op, value: Value, args: tuple[Any, ...]) -> Tensor:
