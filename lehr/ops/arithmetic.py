@@ -165,6 +165,12 @@ class check_divisor:
         return L.reduce("max", tuple(x.shape), lambda k: L.op(
             "floor_divide", L.const(1, dt.int64), L.cast(L.at(x, k), dt.int64)))
 
+    def samples(s):
+        yield s(s.i(3, 4, low=1))
+        yield s(s.i(3, low=-4, high=0))
+        yield s(s.i(0))
+        yield s.raises(RuntimeError, s.i(3, low=0, high=1), match="ZeroDivisionError")
+
 
 def _flat(F, g, out, x, y):
     """The gradient of a step function."""

@@ -84,6 +84,15 @@ class check_index_op:
             return L.iota(L.index(L.at(index, k), size, wrap_negative=wrap), dt.int64)
         return L.reduce("max", tuple(index.shape), place)
 
+    def samples(s: Any) -> Any:
+        yield s(s.i(5, high=4), 4, False)
+        yield s(s.i(2, 3, low=-4, high=4), 4, True)
+        yield s(s.i(), 5, False)
+        yield s(s.i(0), 4, False)
+        yield s.raises(IndexError, s.i(3, low=4, high=6), 4, False, match="out of range")
+        yield s.raises(IndexError, s.i(3, low=-4, high=0), 4, False, match="out of range")
+        yield s.raises(IndexError, s.i(3, low=-9, high=-4), 4, True, match="out of range")
+
 
 def _index_select_rule(x: Any, dim: int, index: Any) -> Spec:
     if len(index.shape) > 1:

@@ -96,8 +96,8 @@ def plant_in_code(patch: pytest.MonkeyPatch) -> None:
 def plant_in_split(patch: pytest.MonkeyPatch) -> None:
     split = backend.partition.split
 
-    def wrong(graph: Graph, tangents: Any) -> Any:
-        made = split(graph, tangents)
+    def wrong(graph: Graph, tangents: Any, *rest: Any) -> Any:
+        made = split(graph, tangents, *rest)
         return made._replace(backward=spoiled(made.backward, "mul", "maximum"))
     patch.setattr(backend.partition, "split", wrong)
 

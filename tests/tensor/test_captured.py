@@ -54,7 +54,7 @@ PLAIN: dict[str, Callable[[Any], Any]] = {
     "index": lambda x: x[I],
     "index of the second": lambda x: x[:, I],
     "two indices": lambda x: x[I, I],
-    "0-d index": lambda x: x[I[0]],
+    "0-d index": lambda x: x[I[0]] * 2,
     "list": lambda x: x[[0, 2]],
     "mask written": lambda x: put(x, M, 0.0),
     "slice written": lambda x: put(x, (slice(0, 2), 1), 3.0),
