@@ -410,7 +410,33 @@ def versions_of_arguments(x: Any) -> Any:
     return before, x._version
 
 
+@case(lambda: (make((1, 4), "float32", 1).requires_grad_(), make((2,), "float32", 2)))
+def views_made_while_nothing_is_recorded(x: Any, y: Any) -> Any:
+    z, top = x * 2, x.topk(2, -1)[0]
+    with torch.no_grad():
+        return z.T, z, top.view(-1)[1:], (y * 2).T
+
+
 # -- C
+
+def rotated(x: Any) -> Any:
+    y = torch.rot90(x)
+    x.diagonal().fill_(1.5)
+    return y
+
+
+def reversed_rows(x: Any) -> Any:
+    y = x.flip(1) * 2
+    x.mul_(3).add_(y)
+    return y
+
+
+@pytest.mark.parametrize("main", [rotated, reversed_rows])
+@pytest.mark.parametrize("shape", [(4, 2), (3, 5), (2, 40)])
+def test_rows_read_elsewhere_before_they_are_written(main: Any, shape: tuple[int, int]) -> None:
+    """Reading and writing stay loops of their own within a row."""
+    same(main, lambda: (make((shape[0], 2 * shape[1]), "float32", 1)[:, ::2],), "inductor")
+
 
 @pytest.mark.parametrize("name", ["c", "n", "int", "c_b"])
 def test_names_of_arguments(name: str) -> None:

@@ -234,7 +234,7 @@ class Captured:
         if is_leaf(root):
             if (index, root) not in self.own:
                 self.own.append((index, root))
-        elif needs and not leaf and all(i != index for i, _ in self.differentiable):
+        elif needs and (not leaf or lent(t)) and all(i != index for i, _ in self.differentiable):
             self.differentiable.append((index, root))
         plain = t._view is None and here == trace.root and not root.requires_grad and not leaf
         itself = (t is root or plain) and (leaf or type(t) is Tensor)
@@ -355,6 +355,12 @@ def is_leaf(t: Tensor) -> bool:
     """Whether a tensor that the program made is a leaf with gradients, as views of leaves are that
     were made while nothing was recorded."""
     return t.requires_grad and t.grad_fn is None
+
+
+def lent(t: Tensor) -> bool:
+    """Whether a leaf has its gradients from a base with a history, as a view made in `no_grad`."""
+    base = None if t._view is None else t._view.base
+    return base is not None and base.grad_fn is not None
 
 
 def behind(fns: Sequence[Any]) -> Iterator[Any]:

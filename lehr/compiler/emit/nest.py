@@ -461,7 +461,23 @@ def _promoted(nest: Nest) -> Nest:
         pairs = list(zip(r.axes, axes, strict=True))
         roots.append(Copy(nest.bounds, {old.var: new.var for old, new in pairs},
                           {old.var: () for old, _ in pairs}).root(r))
-    return nest.replace(outer=(*nest.outer, *axes), roots=tuple(roots))
+    made = nest.replace(outer=(*nest.outer, *axes), roots=tuple(roots))
+    return nest if crossing(made) else made
+
+
+def crossing(nest: Nest) -> bool:
+    """Whether a point would touch an element that another one of its row stores: what a store reads
+    elsewhere in the row is as it was before a later store, or several stores go to it."""
+    stored: dict[Buffer, Any] = {}
+    for r in nest.roots:
+        if stored.setdefault(nest.memory(r.buffer), r.index) is not r.index:
+            return True
+    for e in nest.everything():
+        if isinstance(e, Expr) and e.kind == "Load":
+            b = nest.memory(nest.state(e.fields[0])[0])
+            if stored.get(b, e.fields[1][0]) is not e.fields[1][0]:
+                return True
+    return False
 
 
 def in_order(r: Root, bounds: Bounds) -> bool:

@@ -14,7 +14,7 @@ from lehr.base import sym
 from lehr.base.index import linearize
 from lehr.base.sym import prod as numel
 from lehr.compiler.emit import lane
-from lehr.compiler.emit.nest import Nest, Root, row_folds
+from lehr.compiler.emit.nest import Nest, Root, crossing, row_folds
 from lehr.compiler.emit.tile import PROGRAMS, Replace, Tile, count, tile
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import MONOIDS, Axis, Buffer, Expr, axis, identity
@@ -215,5 +215,6 @@ def _promoted(nest: Nest) -> Nest:
             a.role == "scan" for r in nest.roots for a in r.axes):
         return nest
     more = tuple(a._replace(role="parallel") for a in nest.roots[0].axes)
-    return nest.replace(outer=(*nest.outer, *more),
+    made = nest.replace(outer=(*nest.outer, *more),
                         roots=tuple(r._replace(axes=()) for r in nest.roots))
+    return nest if crossing(made) else made
