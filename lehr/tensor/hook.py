@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from lehr.tensor.state import STATE
+
 
 class Handle:
     """Removes a hook; also as a context manager."""
@@ -61,6 +63,8 @@ def retain_grad(self: Any) -> None:
     fn = self.grad_fn
     if fn is None or self._meta.retains:
         return
+    if STATE.tracer is not None:
+        STATE.tracer.retains()
     self._meta.retains = True
     retain(self)
 

@@ -444,3 +444,41 @@ def test_names_of_arguments(name: str) -> None:
     space: dict[str, Any] = {"torch": torch}
     exec(f"def main({name}):\n    return torch.nn.functional.linear({name}, {name})", space)
     same(space["main"], lambda: (make((12,), "int64", 2)[2:8].view(2, 3),), "inductor")
+
+
+def _kept(x: Any) -> Any:
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    return y.grad
+
+
+def _kept_behind_a_break(x: Any) -> Any:
+    y = x * 2
+    y.retain_grad()
+    z = (y * y).sum()
+    str(z.item())
+    z.backward()
+    return y.grad
+
+
+def _kept_for_later(x: Any) -> Any:
+    y = x * 2
+    y.retain_grad()
+    return y, (y * y).sum()
+
+
+@pytest.mark.parametrize("f", [_kept, _kept_behind_a_break, _kept_for_later])
+@pytest.mark.parametrize("leaf", [True, False])
+def test_gradients_of_results_that_retain_them(f: Any, leaf: bool) -> None:
+    """Seed 2003550: of two results of one compiled call, the one that made the other."""
+    made = []
+    for g in (f, torch.compile(f)):
+        for _ in range(2):
+            x = torch.arange(3.0).requires_grad_()
+            found = g(x if leaf else x * 1)
+            if isinstance(found, tuple):
+                found[1].backward()
+                found = found[0].grad
+            made.append((found.tolist(), x.grad.tolist()))
+    assert made == [([0.0, 4.0, 8.0], [0.0, 8.0, 16.0])] * 4

@@ -22,6 +22,7 @@ from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.finish import Finish
 from lehr.compiler.capture.forget import forget
+from lehr.compiler.capture.later import Late
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.size import SizeValue
 from lehr.compiler.capture.source import Source
@@ -39,6 +40,7 @@ from lehr.compiler.graph.ir import Graph, RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import registry
 from lehr.tensor import autograd, dispatch, node
+from lehr.tensor.hook import retain_grad
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
 
@@ -610,6 +612,9 @@ class Entry:
         """Adds parameters for the gradients of the roots (`tangents`) and the nodes behind them."""
         if not roots:
             return [None] * len(leaves)
+        if any(t._meta is not None and t._meta.retains and id(t) not in self.captured.tracer.reals
+               for _, t in roots):
+            raise Late(retain_grad.__code__)    # results of one call have one node
         seeds = []
         for n, (_, t) in enumerate(roots):
             value = self.captured.tracer.builder.param(

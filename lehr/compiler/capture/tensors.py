@@ -44,6 +44,7 @@ from lehr.tensor.custom import CustomOpDef, Namespace
 from lehr.tensor.format import Layout, MemoryFormat
 from lehr.tensor.function import FunctionCtx
 from lehr.tensor.graph import saved_tensors_hooks
+from lehr.tensor.hook import retain_grad
 from lehr.tensor.state import STATE, State
 from lehr.tensor.tensor import Tensor
 
@@ -673,6 +674,10 @@ class CaptureTracer(Tracer):
     def changes(self, t: Any, what: str, always: bool = False) -> None:
         if always or id(t) in self.reals:
             self.machine.stop("tensor-change", what)
+
+    def retains(self) -> None:
+        if retain_grad.__code__ in self.machine.late:
+            self.machine.stop("tensor-change", "retain_grad()")
 
     def sparse(self) -> None:
         self.machine.stop("sparse-tensor")

@@ -508,6 +508,9 @@ class Tracer:
         if always or id(t) in self.reals:
             raise RuntimeError(f"{what} of a tensor that is being captured")
 
+    def retains(self) -> None:
+        """The program asks for the gradient of a result."""
+
     def takes_over(self, function: Any) -> None:
         """A `__torch_function__` is about to run in the place of a function."""
 
