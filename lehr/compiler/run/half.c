@@ -21,14 +21,7 @@ typedef struct {
   int32_t bad;        /* a number of B that tiles do not take was seen */
 } lehr_work;
 
-static int64_t place(const lehr_half *q, const int64_t *step, int64_t i) {
-  int64_t at = 0;
-  for (int d = 3; d >= 0; d--) {
-    at += i % q->batch[d] * step[d];
-    i /= q->batch[d];
-  }
-  return at;
-}
+#define AT(x) lehr_batch(q->batch, q->x##_step, i) /* where x begins in the batch */
 
 /* Block `n` of `blocks`, of whole panels: its begin. */
 static int64_t edge(int64_t length, int64_t blocks, int64_t n) {
@@ -105,7 +98,7 @@ static void prepare(void *ctx, int64_t chunk, int64_t worker) {
   const lehr_half *q = w->q;
   int64_t i = chunk / w->wide, whole = panel_of(q);
   int64_t from = edge(q->n, w->wide, chunk % w->wide), to = edge(q->n, w->wide, chunk % w->wide + 1);
-  const char *b = spot(q->b, place(q, q->b_step, i) + from * (q->tb ? q->ldb : 1), q->b_wide);
+  const char *b = spot(q->b, AT(b) + from * (q->tb ? q->ldb : 1), q->b_wide);
   char *put = (char *)q->packed + (i * ((q->n + SIDE - 1) / SIDE) + from / SIDE) * whole;
   (void)worker;
   if (pack(b, q->ldb, q->b_wide, to - from, q->k, !q->tb, q->tb, put, whole))
@@ -122,9 +115,9 @@ static void task(void *ctx, int64_t chunk, int64_t worker) {
   int64_t n0 = edge(q->n, w->wide, column), n1 = edge(q->n, w->wide, column + 1);
   (void)worker;
   if (m0 == m1 || n0 == n1) return;
-  const char *a = spot(q->a, place(q, q->a_step, i) + m0 * (q->ta ? 1 : q->lda), q->a_wide);
-  const char *b = spot(q->b, place(q, q->b_step, i) + n0 * (q->tb ? q->ldb : 1), q->b_wide);
-  float *c = (float *)q->c + place(q, q->c_step, i) + m0 * q->ldc + n0;
+  const char *a = spot(q->a, AT(a) + m0 * (q->ta ? 1 : q->lda), q->a_wide);
+  const char *b = spot(q->b, AT(b) + n0 * (q->tb ? q->ldb : 1), q->b_wide);
+  float *c = (float *)q->c + AT(c) + m0 * q->ldc + n0;
   const int lent = q->lent && w->wide == 1 && (m1 - m0) * q->ldc <= LENT / 4;
   void *p[lent ? q->many : 1];
   if (lent) { /* `rows` finds its first row at the number of it */
@@ -159,7 +152,7 @@ EXPORT void lehr_product_half(const lehr_runtime *rt, const lehr_half *q) {
   if (q->k == 0)
     for (int64_t i = 0; i < batches; i++)
       for (int64_t r = 0; r < q->m; r++)
-        memset((float *)q->c + place(q, q->c_step, i) + r * q->ldc, 0, (size_t)q->n * 4);
+        memset((float *)q->c + AT(c) + r * q->ldc, 0, (size_t)q->n * 4);
   double work = 2.0 * (double)batches * (double)q->m * (double)q->n * (double)q->k;
   int64_t tasks = work < 1e7 ? 1 : threads;
   int64_t high = least(ROWS, CACHED / 4 / q->n / SIDE * SIDE);

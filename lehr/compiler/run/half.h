@@ -1,6 +1,39 @@
 /* bfloat16 numbers for templates: as float32 numbers, and packed into panels for products on tiles
    (AMX) or by vectors of dot products (AVX512-BF16), summed in float32. Where PACKED is 0, the
    processor has neither. Both take denormal numbers for 0, so packing tells of any. */
+#ifdef AMX
+#include <immintrin.h>
+
+/* 16 x 16 words. */
+AMX static inline void transpose(__m512i *r) {
+  __m512i t[16];
+  UNROLL for (int i = 0; i < 8; i++) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  UNROLL for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  UNROLL for (int i = 0; i < 4; i++) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
+    t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
+    t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
+    t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
+  }
+  UNROLL for (int i = 0; i < 8; i++) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
+    r[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
+  }
+}
+
+AMX static inline __mmask16 first(int64_t n) {
+  return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
+}
+#endif
+
 #if defined(AMX) && defined(__AVX512BF16__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define PACKED 1
 #else
@@ -155,39 +188,25 @@ static int has_tiles;
 /* `next`: what is wanted next of B. */
 static void by_tiles(const char *a, const char *b, int64_t steps, float *c, int64_t ldc, int add,
                      const char *next) {
-  int64_t row = ldc * 4;
-  if (add) {
-    _tile_loadd(0, c, row);
-    _tile_loadd(1, c + 16, row);
-    _tile_loadd(2, c + 16 * ldc, row);
-    _tile_loadd(3, c + 16 * ldc + 16, row);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+  begin(c, ldc, add);
   for (; steps > 0; steps--, a += PART, b += PART) {
-    _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 64);
+    LOAD(4, a, 64);
+    LOAD(6, b, 64);
     if (next) {
       UNROLL for (int i = 0; i < 8; i++) __builtin_prefetch(next + i * 64, 0, 2);
       next += 512;
     }
-    _tile_loadd(7, b + TILE, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, a + TILE, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    LOAD(7, b + TILE, 64);
+    SUM(0, 4, 6);
+    LOAD(5, a + TILE, 64);
+    SUM(1, 4, 7);
+    SUM(2, 5, 6);
+    SUM(3, 5, 7);
   }
-  _tile_stored(0, c, row);
-  _tile_stored(1, c + 16, row);
-  _tile_stored(2, c + 16 * ldc, row);
-  _tile_stored(3, c + 16 * ldc + 16, row);
+  end(c, ldc);
 }
 #define BEGIN if (has_tiles) tiles()
-#define END if (has_tiles) _tile_release()
+#define END if (has_tiles) release()
 #else
 #define BEGIN (void)0
 #define END (void)0

@@ -325,14 +325,7 @@ typedef struct {
   int undone;
 } work;
 
-static int64_t place(const lehr_half *q, const int64_t *step, int64_t i) {
-  int64_t at = 0;
-  for (int d = 3; d >= 0; d--) {
-    at += i % q->batch[d] * step[d];
-    i /= q->batch[d];
-  }
-  return at;
-}
+#define AT(x) lehr_batch(q->batch, q->x##_step, i) /* where x begins in the batch */
 
 static void *element(const void *x, int64_t n, int64_t wide) {
   return (char *)x + n * (wide ? 4 : 2);
@@ -360,7 +353,7 @@ static int pack(const op *x, void *const *at) {
   for (int64_t i = 0; i < batches && good; i++) {
     const int both[] = {SRC, DST};
     const object layouts[] = {x->of[1].own, x->of[1].made};
-    void *const places[] = {element(q->b, place(q, q->b_step, i), q->b_wide), to + (size_t)i * each};
+    void *const places[] = {element(q->b, AT(b), q->b_wide), to + (size_t)i * each};
     good = execute(x->of[1].turn, x->of[1].turn_space, space, 2, both, layouts, places);
   }
   omp_set_num_threads(1);
@@ -385,9 +378,9 @@ static void block(void *ctx, int64_t chunk, int64_t worker) {
   int64_t n1 = least((q->n + 31) / 32 * (column + 1) / w->wide * 32, q->n);
   (void)worker;
   if (n0 >= n1) return;
-  void *a = element(q->a, place(q, q->a_step, i) + m0 * (q->ta ? 1 : q->lda), q->a_wide);
-  void *b = element(q->b, place(q, q->b_step, i) + n0 * (q->tb ? q->ldb : 1), q->b_wide);
-  float *c = (float *)q->c + place(q, q->c_step, i) + m0 * q->ldc + n0;
+  void *a = element(q->a, AT(a) + m0 * (q->ta ? 1 : q->lda), q->a_wide);
+  void *b = element(q->b, AT(b) + n0 * (q->tb ? q->ldb : 1), q->b_wide);
+  float *c = (float *)q->c + AT(c) + m0 * q->ldc + n0;
   const int lent = q->lent && w->wide == 1 && (m1 - m0) * q->ldc <= LENT / 4;
   void *p[lent ? q->many : 1];
   if (lent) { /* `rows` finds its first row at the number of it */

@@ -55,6 +55,17 @@ typedef struct lehr_onednn {
   int64_t gradient, x_half, w_half, y_half;
 } lehr_onednn;
 
+/* Where number `i` of up to four batch dimensions begins. */
+static inline __attribute__((unused)) int64_t lehr_batch(const int64_t *batch, const int64_t *step,
+                                                         int64_t i) {
+  int64_t at = 0;
+  for (int d = 3; d >= 0; d--) {
+    at += i % batch[d] * step[d];
+    i /= batch[d];
+  }
+  return at;
+}
+
 typedef struct lehr_runtime {
   /* Runs task(ctx, chunk, worker) once for each chunk in [0, chunks), on up to `threads` threads,
      and returns when all are done. `worker` in [0, threads) is a different number in each thread

@@ -111,18 +111,7 @@ AMX static int pack(const float *x, int64_t ld, int64_t rows, int64_t depth, int
 /* 32 x 32 of C, from one panel of A and one of B. Small products first. */
 AMX static void tile(const char *a, const char *b, int64_t steps, int parts, float *c, int64_t ldc,
                      int add) {
-  int64_t row = ldc * 4;
-  if (add) {
-    LOAD(0, c, row);
-    LOAD(1, c + 16, row);
-    LOAD(2, c + 16 * ldc, row);
-    LOAD(3, c + 16 * ldc + 16, row);
-  } else {
-    CLEAR(0);
-    CLEAR(1);
-    CLEAR(2);
-    CLEAR(3);
-  }
+  begin(c, ldc, add);
 #define A(p) LOAD(4, a + p * PART, 64); LOAD(5, a + p * PART + TILE, 64);
 #define B(p) LOAD(6, b + p * PART, 64); LOAD(7, b + p * PART + TILE, 64);
 #define ADD \
@@ -140,10 +129,7 @@ AMX static void tile(const char *a, const char *b, int64_t steps, int parts, flo
     for (; steps > 0; steps--, a += 3 * PART, b += 3 * PART) {
       A(2) B(0) ADD A(1) ADD B(1) ADD A(0) ADD B(2) ADD B(0) ADD
     }
-  STORE(0, c, row);
-  STORE(1, c + 16, row);
-  STORE(2, c + 16 * ldc, row);
-  STORE(3, c + 16 * ldc + 16, row);
+  end(c, ldc);
 }
 
 /* A tile of which only `high` rows and `wide` columns are there. */

@@ -41,7 +41,7 @@ SOURCES = {
     # float32 product: 1.4 to 2 times less, five times for numbers that are bfloat16. Results are as
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
     # bits: `LEHR_SPLIT=0` leaves all products to BLAS.
-    "split": Source(("tile.h", "split.c"), TILES, "split", level=1),
+    "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1),
     "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
 # Sums of products may be fused here, as in any library that multiplies matrices.

@@ -16,15 +16,7 @@ typedef struct {
   int64_t other;      /* whether oneDNN does it */
 } lehr_product;
 
-/* Where batch number `i` begins. */
-LEHR_FN int64_t lehr_batch(const lehr_product *q, const int64_t *step, int64_t i) {
-  int64_t at = 0;
-  for (int d = 3; d >= 0; d--) {
-    at += i % q->batch[d] * step[d];
-    i /= q->batch[d];
-  }
-  return at;
-}
+#define LEHR_AT(x) lehr_batch(q->batch, q->x##_step, i) /* where x begins in the batch */
 
 /* A task is worth some 20 microseconds. Blocks of rows stay in the outer cache for `rows`; each
    block copies all of B once more, so that small ones cost more than they save. */
@@ -76,9 +68,9 @@ LEHR_FN int64_t lehr_edge(int64_t length, int64_t blocks, int64_t n) {
     int64_t m0 = lehr_edge(q->m, q->tall, row), m1 = lehr_edge(q->m, q->tall, row + 1); \
     int64_t n0 = lehr_edge(q->n, q->wide, column), n1 = lehr_edge(q->n, q->wide, column + 1); \
     if (m0 == m1 || n0 == n1) return; \
-    const real *a = (const real *)q->a + lehr_batch(q, q->a_step, i) + m0 * (q->ta ? 1 : q->lda); \
-    const real *b = (const real *)q->b + lehr_batch(q, q->b_step, i) + n0 * (q->tb ? q->ldb : 1); \
-    real *c = (real *)q->c + lehr_batch(q, q->c_step, i) + m0 * q->ldc + n0; \
+    const real *a = (const real *)q->a + LEHR_AT(a) + m0 * (q->ta ? 1 : q->lda); \
+    const real *b = (const real *)q->b + LEHR_AT(b) + n0 * (q->tb ? q->ldb : 1); \
+    real *c = (real *)q->c + LEHR_AT(c) + m0 * q->ldc + n0; \
     (void)worker; \
     if (!(done)) \
       q->rt->gemm(q->ta, q->tb, m1 - m0, n1 - n0, q->k, 1, a, q->lda, b, q->ldb, 0, c, q->ldc); \
