@@ -385,7 +385,7 @@ def view_edge(t: Tensor) -> Any:
     assert view is not None
     base = view.base
     if base is not None and base._meta is not None:
-        if base._meta.rebased > (view.version if meta is None else meta.edge_version):
+        if base._meta.rebased > max(view.version, -1 if meta is None else meta.edge_version):
             Tensor.rebased_view(t)
             meta = t._meta
     return None if meta is None else meta.grad_fn

@@ -11,6 +11,7 @@ import argparse
 import ast
 import contextlib
 import io
+import math
 import time
 import traceback
 import warnings
@@ -107,14 +108,20 @@ def differing(have: Any, want: Any, path: str = "") -> str:
     return "" if have == want else f"{path}: {have!r:.300}, expected {want!r:.300}"
 
 
+class Endless(BaseException):
+    """A program whose loops grow and grow; no handler of its own catches this."""
+
+
 class Count:
     """Counts the tensor ops that run one by one: what a program calls, not what ops are made of."""
 
     def __init__(self) -> None:
-        self.ops = 0
+        self.ops, self.most = 0, math.inf
 
     def __call__(self, op: Op, args: tuple[Any, ...]) -> Any:
         self.ops += 1
+        if self.ops > self.most:
+            raise Endless("too many ops")
         STATE.profile = None
         try:
             return dispatch.call(op, args)
@@ -194,6 +201,7 @@ def outcomes(text: str, wrap: Callable[[Any], Any], count: Count = EAGER) -> lis
 
 
 DYNAMIC: list[bool | None] = [None]     # what `lehr.compile` is told of sizes
+MOST = 20_000   # ops of the calls of a program
 LEVEL = [2]     # optimisation level of the C compiler
 
 
@@ -203,15 +211,18 @@ def compiled(backend: str) -> Callable[[Any], Any]:
 
 
 class Unsuitable(Exception):
-    """The arguments of a program cannot be made."""
+    """The arguments of a program cannot be made, or it would run too long."""
 
 
 def fault(text: str, backend: str) -> str:
     """What is wrong with a compiled program; empty where nothing is."""
+    EAGER.most = EAGER.ops + MOST
     try:
         want = outcomes(text, lambda main: main)
-    except Exception as error:
+    except (Exception, Endless) as error:
         raise Unsuitable(str(error)) from error
+    finally:
+        EAGER.most = math.inf
     try:
         have = outcomes(text, compiled(backend), OUTSIDE)
     except Exception as error:

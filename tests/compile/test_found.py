@@ -482,3 +482,15 @@ def test_gradients_of_results_that_retain_them(f: Any, leaf: bool) -> None:
                 found = found[0].grad
             made.append((found.tolist(), x.grad.tolist()))
     assert made == [([0.0, 4.0, 8.0], [0.0, 8.0, 16.0])] * 4
+
+
+def test_a_view_made_in_no_grad_of_what_was_written() -> None:
+    """Seed 3000822: it was made after the write, and no error."""
+    def f(w: Any) -> Any:
+        t = w * 2
+        t[0] = 1.5
+        with torch.no_grad():
+            return t, t[::2]
+    for g in (f, torch.compile(f), torch.compile(f)):
+        t, v = g(torch.ones(3, 2).requires_grad_())
+        assert t.requires_grad and v.requires_grad and v.tolist() == [[1.5, 1.5], [2.0, 2.0]]
