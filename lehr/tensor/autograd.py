@@ -15,7 +15,7 @@ from typing import Any
 
 from lehr.base.dtype import float32
 from lehr.tensor.history import apply_chain, laid, rebase, write_chain
-from lehr.tensor.hook import retain_grad
+from lehr.tensor.hook import PAST, retain_grad, watch
 from lehr.tensor.node import (
     Accumulate,
     Described,
@@ -128,6 +128,8 @@ class Walk:
         """One node: hooks, the gradient rule, and where its results go."""
         marks = self.marks
         goes_on = marks is None or node in self.needed
+        if node.inner:
+            _past(node, slots, marks)
         if marks is not None and goes_on:
             self._mark(node, slots, marks)
         if node.tensor_hooks or node.retain:
@@ -167,12 +169,23 @@ class Walk:
                 self.found[node, i] = g
 
 
+def _past(node: Node, slots: list[Tensor | None], marks: Any) -> None:
+    """RuntimeError where somebody is to see a gradient of which a part goes past the result."""
+    for index, made in node.inner.items():
+        ref = (node.retain or {}).get(index)
+        if any(slots[n] is not None for n in made) and (
+                (node, index) in (marks or ()) or (node.tensor_hooks or {}).get(index)
+                or (ref is not None and ref() is not None)):
+            raise RuntimeError(PAST)
+
+
 def _wanted(t: Tensor, accumulate: bool) -> tuple[Node, int]:
     if accumulate:
         retain_grad(t)
     edge = edge_of(t)
     if edge is None:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
+    watch(edge[0])
     return edge
 
 
@@ -243,7 +256,8 @@ def _reaching(pending: Any, marks: set[tuple[Node, int]]) -> set[Node]:
     order.sort(key=lambda n: n.number)
     needed: set[Node] = set()
     for node in order:
-        if any(e is not None and (e in marks or e[0] in needed) for e in node.edges):
+        if any(e is not None and (e in marks or e[0] in needed) for e in node.edges) or any(
+                (node, i) in marks for i in node.inner):
             needed.add(node)
     return needed
 

@@ -9,6 +9,18 @@ from typing import Any
 
 from lehr.tensor.state import STATE
 
+PAST = ("a gradient was asked for (autograd.grad, a hook, retain_grad) of one result of a compiled "
+        "call, and reaches it through another result of that call, which was made from it: what "
+        "happened inside the call is not recorded. Ask for it inside the compiled function, or "
+        "compute the second result outside of it.")
+
+
+def watch(node: Any) -> None:
+    """Somebody is to see the gradient of a node's result. RuntimeError where that is a view that a
+    compiled call made other results from."""
+    if getattr(node, "passed", False):
+        raise RuntimeError(PAST)
+
 
 class Handle:
     """Removes a hook; also as a context manager."""
@@ -36,6 +48,7 @@ def register_hook(self: Any, hook: Callable[[Any], Any]) -> Handle:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     fn = self.grad_fn
     if fn is not None:
+        watch(fn)
         return Handle(fn.hooks_of(self._meta.index), hook)
     meta = self._autograd()
     meta.hooks = {} if meta.hooks is None else meta.hooks
@@ -65,6 +78,7 @@ def retain_grad(self: Any) -> None:
         return
     if STATE.tracer is not None:
         STATE.tracer.retains()
+    watch(fn)
     self._meta.retains = True
     retain(self)
 

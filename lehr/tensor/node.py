@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.base.device import Device
@@ -134,6 +134,9 @@ def alias(t: Tensor) -> Tensor:
 Edge = tuple["Node", int] | None
 
 
+NOTHING: Mapping[int, Any] = {}
+
+
 class Node:
     """One recorded operation. `edges`: (producer, result index) or None for each tensor argument.
 
@@ -141,8 +144,11 @@ class Node:
     """
 
     __slots__ = ("__weakref__", "args", "count", "edges", "extra", "inputs", "metadata_", "number",
-                 "op", "out", "post_hooks", "pre_hooks", "retain", "spread", "tensor_hooks",
-                 "trace")
+                 "op", "out", "passed", "post_hooks", "pre_hooks", "retain", "spread",
+                 "tensor_hooks", "trace")
+
+    # Result -> results that were made from it inside the node: they take its gradient past it.
+    inner: Mapping[int, Any] = NOTHING
 
     def __init__(self, op: Any, edges: list[Edge], count: int) -> None:
         self.op, self.edges, self.count = op, edges, count

@@ -27,6 +27,7 @@ from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.size import SizeValue
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.stopped import DATA_ERRORS, Stopped
+from lehr.compiler.capture.tape import Backward, Refused, passing, reached
 from lehr.compiler.capture.tensors import (
     NativeValue,
     TensorMachine,
@@ -118,6 +119,7 @@ class Output(NamedTuple):
     dtype: Any
     root: bool          # it is the output itself
     twin: Any           # of the tensor that it is made from
+    passed: bool = False    # a view that results of another history were made from
 
 
 class Captured:
@@ -136,6 +138,7 @@ class Captured:
         self.differentiable: list[tuple[int, Tensor]] = []
         self.own: list[tuple[int, Tensor]] = []     # outputs that are leaves made inside
         self.aliases: list[Tensor] = []             # such leaves on other tensors' memory
+        self.views: list[Tensor] = []       # of what carries gradients
         self.numbers: dict[int, int] = {}
         self.grads: list[tuple[Tensor, Any]] = []   # (twin, its new grad's twin or None)
         self._collect()
@@ -212,6 +215,8 @@ class Captured:
         else:
             made = self.inside(t, here)
         self.known[id(t)] = made
+        if t.requires_grad and not made.root:
+            self.views.append(t)
         self.tracer._keep.append(t)
         if t._meta is not None and id(t) not in self.tracer.reals and t._meta.grad is not None:
             self.grads.append((t, t._meta.grad))
@@ -403,7 +408,10 @@ def located(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int]) -
     whole = (base._shape, base._strides, base._offset) == how[2:5]
     if (view is not None and view.base is how.twin and base.requires_grad
             and twin.grad_fn is not None):  # else made before its base was a leaf
-        return recorded(view, base)
+        made = recorded(view, base)
+        if how.passed and made.grad_fn is not base.grad_fn:
+            made.grad_fn.passed = True
+        return made
     # `.data` and `detach` in the old sense: the same memory, versions of its own.
     storage = base._storage if twin._storage is how.twin._storage else base._storage.twin()
     made = Tensor._make(storage, how.dtype, how.shape, how.strides, how.offset)
@@ -444,68 +452,8 @@ def seen_from(view: View, how: Output, base: Tensor) -> View:
     return View(root, chain, outer.base, outer.skip, version, view.guarded or outer.guarded)
 
 
-class Backward(node.Node):
-    """The tape's node for a compiled call."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        return "CompiledBackward"
-
-    def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
-        compiled, state, inputs, metas, versions, needs = self.extra
-        again = STATE.grad or STATE.tracer is not None
-        if state is None:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time. Specify retain_graph=True if "
-                "you need "
-                "to backward through a compiled call a second time.")
-        for t, version, read in versions:
-            if (read or again) and t._storage.version != version:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an "
-                    "inplace "
-                    f"operation: an input of a compiled call, [torch.{t.dtype.name} "
-                    f"{list(t._shape)}], is at "
-                    f"version {t._storage.version}; expected version {version} instead.")
-        full = [g if g is not None else Tensor.F.zeros(list(shape), dtype=dtype)
-                for g, (shape, dtype) in zip(grads, metas, strict=True)]
-        made = compiled.replay(inputs, full) if again else compiled.backward(state, full)
-        given = {n for n, g in enumerate(grads) if g is not None}
-        return [None if given.isdisjoint(n) else g for g, n in zip(made, needs, strict=True)]
-
-    def release(self) -> None:
-        self.extra = (self.extra[0], None, None, self.extra[3], (), ())
-
-
-class Refused(node.Node):
-    """The tape's node for a result whose backward raises."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        return "CompiledBackward"
-
-    def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
-        raise type(self.extra)(*self.extra.args)
-
-
 # What tensor code raises where there is no derivative.
 REFUSALS = (RuntimeError, NotImplementedError)
-
-
-def reached(nodes: Sequence[Any], tangents: Sequence[GraphValue], values: Sequence[GraphValue]
-            ) -> tuple[frozenset[int], ...]:
-    """For each value the numbers of the tangents that it depends on; of all, where it is the same
-    whatever they are (zeros)."""
-    found = {t: frozenset((n,)) for n, t in enumerate(tangents)}
-    nothing: frozenset[int] = frozenset()
-    for n in nodes if tangents else ():
-        here = nothing.union(*(found[v] for v in n.inputs if v in found))
-        if here:
-            found.update(dict.fromkeys(n.results, here))
-    every = frozenset(range(len(tangents)))
-    return tuple(found.get(v, every) for v in values)
 
 
 class Entry:
@@ -559,9 +507,17 @@ class Entry:
             leaves = [*(t for t in tracer.twins.values()
                         if t._meta is not None and t._meta.requires_grad),
                         *(t for _, t in captured.own)]
+            inner = passing([*(t for _, t in roots), *captured.views])
+            for n, t in enumerate(captured.views, len(roots)):
+                how = captured.known[id(t)]
+                past = any(m < len(roots) for m in inner.get(n, ()))
+                captured.known[id(t)] = how._replace(passed=past)
             found = self._derive(roots, leaves, tangents)
             captured.facts = captured.machine.guards()  # functions of the program's made some
             self.roots = [i for i, _ in roots if i not in self.refused]
+            place = {n: self.roots.index(i) for n, (i, _) in enumerate(roots) if i in self.roots}
+            self.inner = {place[n]: {place[m] for m in above if m in place}
+                          for n, above in inner.items() if n in place}
             self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]
             grads = [g for g in found if g is not None]
             values = [tracer.value(g) for g in grads]
@@ -721,7 +677,7 @@ class Entry:
         edges = [known.get(i)
                  or self._edge(t, i, inputs if i is None or i >= 0 else outputs[::-1], live,
                                             args, kwargs) for t, i in self.order]
-        made = Backward(None, [edge for edge, _ in edges], max(len(self.roots), 1))
+        made = Backward(None, [e for e, _ in edges], max(len(self.roots), 1), self.inner)
         made.inputs = [described for _, described in edges]
         metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
         reads = self.compiled.reads

@@ -62,7 +62,12 @@ def _ready(options: StateDictOptions | None, submodules: Any = None) -> StateDic
     if submodules is not None:
         raise NotImplementedError("submodules=: take the whole state and keep the names that begin "
                                   "with the submodule's")
-    return StateDictOptions() if options is None else options
+    chosen = StateDictOptions() if options is None else options
+    if chosen.broadcast_from_rank0 and not chosen.full_state_dict:
+        raise ValueError("full_state_dict must be True when broadcast_from_rank0 is True.")
+    if chosen.dsd_fqn_modifiers != StateDictOptions.dsd_fqn_modifiers:
+        raise NotImplementedError("dsd_fqn_modifiers=: rename the keys of the state instead")
+    return chosen
 
 
 def _given(state: Any, options: StateDictOptions) -> Any:
