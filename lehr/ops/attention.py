@@ -15,7 +15,7 @@ from lehr.base import dtype as dt
 from lehr.base import philox
 from lehr.ops import layout as place
 from lehr.ops import rule
-from lehr.ops.contract import cast
+from lehr.ops.contract import cast, multiplied
 from lehr.ops.random import KEY
 from lehr.ops.registry import EXTERN, op
 from lehr.ops.rule import Spec, device_of, same
@@ -69,7 +69,7 @@ def _keep(dtype, p, seed, offset, batch, rows, columns, lead, low, high, width):
 def _scores(q, k, mask, scale, causal, lead, low, high, width):
     """q k^T * scale with both masks, for one block."""
     np = numpy
-    s = np.matmul(q[lead][..., low:high, :] * q.dtype.type(scale),
+    s = multiplied(q[lead][..., low:high, :] * q.dtype.type(scale),
                   k[lead][..., :width, :].swapaxes(-1, -2))
     if mask is not None:
         part = mask[lead][..., low:high, :width]
@@ -110,7 +110,7 @@ def forward(np, q, k, v, mask, scale, causal, p, seed, offset):
         np.exp(s, out=s)
         total = s.sum(-1, keepdims=True)
         keep = _keep(q.dtype, p, seed, offset, batch, rows, columns, lead, low, high, width)
-        made = np.matmul(s if keep is None else s * keep, v[lead][..., :width, :])
+        made = multiplied(s if keep is None else s * keep, v[lead][..., :width, :])
         none = total == 0
         total[none] = 1
         made /= total
@@ -137,16 +137,16 @@ def backward(np, g, q, k, v, out, lse, rise, mask, scale, causal, p, seed, offse
         np.exp(s, out=s)
         keep = _keep(q.dtype, p, seed, offset, batch, rows, columns, lead, low, high, width)
         up = g[lead][..., low:high, :]
-        dv[lead][..., :width, :] += np.matmul((s if keep is None else s * keep).swapaxes(-1, -2),
+        dv[lead][..., :width, :] += multiplied((s if keep is None else s * keep).swapaxes(-1, -2),
                                               up)
-        ds = np.matmul(up, v[lead][..., :width, :].swapaxes(-1, -2))
+        ds = multiplied(up, v[lead][..., :width, :].swapaxes(-1, -2))
         if keep is not None:
             ds *= keep
         ds -= delta[lead][..., low:high, :]
         ds *= s
         ds *= q.dtype.type(scale)
-        dq[lead][..., low:high, :] = np.matmul(ds, k[lead][..., :width, :])
-        dk[lead][..., :width, :] += np.matmul(ds.swapaxes(-1, -2), q[lead][..., low:high, :])
+        dq[lead][..., low:high, :] = multiplied(ds, k[lead][..., :width, :])
+        dk[lead][..., :width, :] += multiplied(ds.swapaxes(-1, -2), q[lead][..., low:high, :])
     return dq, dk, dv
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
+
 from lehr.base import dtype as dt
 from lehr.ops import rule
 from lehr.ops.registry import COMPOSITE, EXTERN, op
@@ -43,6 +45,19 @@ def transposed(F: Any, x: Any) -> Any:
 def rows(F: Any, x: Any) -> Any:
     """[..., k] as [n, k]."""
     return x if len(x.shape) == 2 else F.reshape(x, (numel(x.shape[:-1]), x.shape[-1]))
+
+
+FASTER: list[Any] = []      # functions of two arrays: their product, or NotImplemented
+
+
+def multiplied(a: Any, b: Any) -> Any:
+    """The product of arrays [.., m, k] and [.., k, n], by something faster than numpy if there is
+    such."""
+    for function in FASTER:
+        made = function(a, b)
+        if made is not NotImplemented:
+            return made
+    return numpy.matmul(a, b)
 
 
 def cast(F: Any, x: Any, dtype: Any) -> Any:

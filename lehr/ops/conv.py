@@ -15,7 +15,7 @@ import numpy
 
 from lehr.base.proof import decide
 from lehr.ops import layout as place
-from lehr.ops.contract import cast
+from lehr.ops.contract import cast, multiplied
 from lehr.ops.patch import (
     Sizes,
     at,
@@ -83,7 +83,7 @@ def correlate(x: Any, w: Any, out: Sizes, stride: Sizes, padding: Sizes, dilatio
         if part.stop - part.start == 1:
             numpy.matmul(w, cols, out=flat[part.start])
         else:
-            made = numpy.matmul(w, cols).reshape(groups, o // groups, -1, flat.shape[-1])
+            made = multiplied(w, cols).reshape(groups, o // groups, -1, flat.shape[-1])
             flat[part] = made.transpose(2, 0, 1, 3)
     return y
 
@@ -121,7 +121,7 @@ def scatter(x: Any, w: Any, size: Sizes, stride: Sizes, padding: Sizes, dilation
         return spread(cols, size, kernel, stride, padding, dilation)
     right = numpy.ascontiguousarray(w.reshape(groups, c // groups, -1)).swapaxes(1, 2)
     for part in _batches(n, math.prod(out) * per * groups * math.prod(kernel)):
-        cols = numpy.matmul(right, _joined(x[part], groups))
+        cols = multiplied(right, _joined(x[part], groups))
         cols = cols.reshape(groups * per, *kernel, part.stop - part.start, *out)
         cols = numpy.moveaxis(cols, 1 + len(kernel), 0)
         y[part] = spread(cols, size, kernel, stride, padding, dilation)
@@ -157,7 +157,7 @@ def gradient(x: Any, g: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilat
         return made.reshape(o, per, *kernel)
     for part in _batches(n, math.prod(out) * made[0, 0].size * groups):
         cols = _columns(x[part], kernel, out, stride, dilation, groups)
-        made += numpy.matmul(_joined(g[part], groups), cols.swapaxes(1, 2))
+        made += multiplied(_joined(g[part], groups), cols.swapaxes(1, 2))
     return made.reshape(o, per, *kernel)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy
 
+from lehr.ops.contract import multiplied
 from lehr.ops.registry import op
 from lehr.ops.rule import Spec, device_of, same
 
@@ -18,7 +19,8 @@ GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 class Arrays:
     """The functions that the bodies use, on numpy arrays."""
 
-    matmul, tanh, sign, zeros_like = numpy.matmul, numpy.tanh, numpy.sign, numpy.zeros_like
+    tanh, sign, zeros_like = numpy.tanh, numpy.sign, numpy.zeros_like
+    matmul = staticmethod(multiplied)
 
     @staticmethod
     def t(x):

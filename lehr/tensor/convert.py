@@ -187,7 +187,7 @@ def tolist(self: Tensor) -> Any:
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """A numpy array on the same memory (with `force`, a copy where that is impossible)."""
     if force:
-        return read("numpy", self)
+        return shown(self)
     if self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
                            "tensor.detach().numpy() instead.")
@@ -196,4 +196,11 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
                         "Tensor.cpu() to copy the tensor to host memory first.")
     if self.dtype is dt.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
-    return read("numpy", self)
+    return shown(self)
+
+
+def shown(t: Tensor) -> Any:
+    """The memory as a numpy array for somebody who may keep it, and write to it."""
+    made = read("numpy", t)
+    t._storage.expose()
+    return made

@@ -57,7 +57,9 @@ def from_numpy(ndarray: Any) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     _check_order(ndarray)
-    return marked(Tensor._from_array(ndarray))
+    made = marked(Tensor._from_array(ndarray))
+    made._storage.expose()
+    return made
 
 
 def _check_order(a: Any) -> None:

@@ -160,7 +160,7 @@ class CustomOpDef:
         written = names if self.mutates == "unknown" else self.mutates
         for name, a in zip(names, args, strict=True):
             if name in written and isinstance(a, Tensor):
-                a._storage.version += 1
+                a._storage.written()
         return out
 
     def on_arrays(self, np: Any, *args: Any) -> Any:

@@ -169,7 +169,7 @@ def inplace(op: Op, args: tuple[Any, ...]) -> Any:
     elif not recorded and not state.special:
         direct = DIRECT.get(op.name)
         if direct is not None and target._storage.owner is not None and direct(target, args):
-            target._storage.version += 1
+            target._storage.written()
             return target
     source = F.clone(target) if recorded and _saves_target(op, args) else target
     made = call(op, args if source is target else (source, *args[1:]))
@@ -224,7 +224,7 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
         old._meta, target._meta = target._meta, made._meta
     target._shape, target._strides, target._offset = made._shape, made._strides, made._offset
     target._np = target._key = None
-    target._storage.version += 1
+    target._storage.written()
     trace = target._storage.trace
     if trace is not None and trace.tensor is target:
         trace.tensor = old
@@ -282,7 +282,7 @@ def assign(target: Tensor, value: Tensor) -> None:
         tracer.write(target, value)
     elif target._storage.owner is not None:
         np.copyto(target._array, value._array)
-    target._storage.version += 1
+    target._storage.written()
     if STATE.grad and ((value._meta is not None or value._view is not None) and value.requires_grad
                        or target.requires_grad):
         autograd.rebase(target, value)

@@ -281,7 +281,7 @@ def _rewritten(ctx: Any, i: int, t: Tensor) -> None:
     if t.requires_grad and t.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad has been used in an in-place "
                            "operation.")
-    t._storage.version += 1  # views of before are stale
+    t._storage.written()  # views of before are stale
     if t._view is not None and t._view.base is not None:
         if t.requires_grad and t._view.base.is_leaf:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "

@@ -142,7 +142,7 @@ def allow_mutation_on_saved_tensors() -> Any:
 def increment_version(tensor: Any) -> None:
     """Tells the tape that the memory of the tensor(s) was written from outside."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
-        t._storage.version += 1
+        t._storage.written()
 
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",

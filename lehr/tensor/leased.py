@@ -123,7 +123,7 @@ class Layout:
             s._ptr = ctypes.addressof(held)
         s.size, s._made = self.nbytes, None
         s.device, s.trace = CPU, None
-        s.version = 0
+        s.version = s.writes = 0
         s.inference = False
         s._flat = s._origin = None
         t: Tensor = _new(Tensor)

@@ -69,6 +69,7 @@ def refresh(storage: Storage) -> None:
 def replace(storage: Storage, owner: Any) -> None:
     """Gives a storage other memory (1-d uint8)."""
     storage.owner, storage._flat, storage._ptr = owner, None, 0
+    storage.origin.writes += 1
     refresh(storage)
 
 
@@ -147,7 +148,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
         return self
     move(self, new)
     self._storage = new._storage
-    new._storage.version += 1
+    new._storage.written()
     return self
 
 
@@ -248,6 +249,7 @@ class UntypedStorage:
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
+        self._storage.expose()
         return self._storage.ptr
 
     @property
@@ -267,12 +269,12 @@ class UntypedStorage:
 
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
         self._storage.flat[:] = source._storage.flat
-        self._storage.version += 1
+        self._storage.written()
         return self
 
     def fill_(self, value: int) -> UntypedStorage:
         self._storage.flat[:] = value
-        self._storage.version += 1
+        self._storage.written()
         return self
 
     def cpu(self) -> UntypedStorage:
@@ -283,12 +285,13 @@ class UntypedStorage:
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
+            self._storage.expose()
             return UntypedStorage(Storage(self._storage.flat[i]))
         return int(self._storage.flat[i])
 
     def __setitem__(self, i: Any, value: Any) -> None:
         self._storage.flat[i] = value
-        self._storage.version += 1
+        self._storage.written()
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
@@ -345,7 +348,7 @@ class TypedStorage(UntypedStorage):
 
     def __setitem__(self, i: Any, value: Any) -> None:
         self._flat[i] = value
-        self._storage.version += 1
+        self._storage.written()
 
     def untyped(self) -> UntypedStorage:
         return UntypedStorage(self._storage)

@@ -46,12 +46,15 @@ class Turn(ctypes.Structure):
 
 
 class Library:
-    """The functions of a template, in a process that has a compiler or its code."""
+    """The functions of a template, or with one, if it is of use here, those of the runtime; in a
+    process that has a compiler or its code."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, runtime: bool = False) -> None:
         from lehr.compiler.run import pool, template
 
         made = template.need(name)
+        if runtime:
+            made = pool.pool().library
         assert made is not None
         self._made, self._table = made, pool.pool().table
         self._functions: dict[str, Callable[..., Any]] = {}
@@ -66,13 +69,13 @@ class Library:
 
 
 @functools.cache
-def library(name: str) -> Library | None:
+def library(name: str, runtime: bool = False) -> Library | None:
     """A template's functions; None where there is no compiler, which is said once in the log."""
     from lehr.compiler.run.library import LoadError
     from lehr.compiler.run.toolchain import CompileError
 
     try:
-        return Library(name)
+        return Library(name, runtime)
     except (CompileError, LoadError) as error:
         _tell("%s by numpy: %s", name, error)
         return None

@@ -9,22 +9,28 @@ import numpy as np
 from lehr.base.device import CPU, Device
 
 
+NEVER = float("nan")    # is not equal to any count, nor to itself
+
+
 class Storage:
     """Memory shared by a tensor and its views.
 
     owner      the numpy array that keeps the memory alive; None for captured and meta storages
     version    counts in-place writes; autograd compares it with the count at saving time
+    writes     of an origin: counts writes to its memory, through whichever storage; NEVER once
+               somebody may write without telling
     origin     the storage whose memory this one shares under a version of its own (`x.data`)
     inference  made in inference mode: never recorded, written only there
     trace      what a capture knows of it (None: real memory)
     """
 
     __slots__ = ("__weakref__", "_flat", "_origin", "_ptr", "device", "inference", "owner", "trace",
-                 "version")
+                 "version", "writes")
 
     def __init__(self, owner: Any, device: Device = CPU, trace: Any = None) -> None:
         self.owner, self.device, self.trace = owner, device, trace
         self.version = 0
+        self.writes: float = 0
         self.inference = False
         self._origin: Storage | None = None
         self._flat: Any = None
@@ -40,11 +46,29 @@ class Storage:
         made._flat, made._ptr, made._origin = self._flat, self._ptr, self.origin
         return made
 
+    def written(self, times: int = 1) -> None:
+        """Counts writes, after they are done: what was made of the memory before is old."""
+        self.version += times
+        (self._origin or self).writes += times
+
+    def expose(self) -> None:
+        """From here on somebody else may write to the memory without telling."""
+        self.origin.writes = NEVER
+
+    @property
+    def private(self) -> bool:
+        """Whether all writes to the memory are counted: nothing but storages stands on it."""
+        owner = self.owner
+        while type(owner) is np.ndarray and owner.base is not None:
+            owner = owner.base
+        return type(owner) is np.ndarray and self.origin.writes == self.origin.writes
+
     def copy(self) -> Storage:
         """A storage with a copy of the memory."""
         return Storage(None if self.owner is None else self.flat.copy(), self.device)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self.expose()       # a pickler may hand over the memory itself
         return Storage, (None if self.owner is None else self.flat, self.device)
 
     @property

@@ -238,6 +238,7 @@ class Tensor(Protocol, Operators, metaclass=TensorClass):
         storage = self._storage
         if storage.trace is not None:
             return storage.trace.tracer.concretize("data_ptr", self)  # type: ignore[no-any-return]
+        storage.expose()
         return 0 if self.numel() == 0 else storage.ptr + self._offset * self.dtype.itemsize
 
     @property

@@ -35,11 +35,13 @@ def update(name: str, args: tuple[Any, ...], written: tuple[int, ...]) -> None:
         kernel = KERNELS.get(name)
         flat = None if kernel is None else _flat(args)
         if flat is not None and kernel is not None:
-            with np.errstate(all="ignore"):
-                kernel(*flat)  # type: ignore[operator]
-            for i in written:
-                if args[i] is not None:
-                    args[i]._storage.version += 1
+            try:
+                with np.errstate(all="ignore"):
+                    kernel(*flat)  # type: ignore[operator]
+            finally:
+                for i in written:
+                    if args[i] is not None:
+                        args[i]._storage.written()
             return
     if STATE.tracer is not None:
         args = STATE.tracer.lift(op, args)

@@ -313,7 +313,8 @@ def multiply(lib, table, a, b, c, ta, tb, alpha, beta):
 def table(request, pool):
     """The table with the BLAS found, and with none: the loops of pool.c."""
     setup = library.build(
-        [module.header() + module.text("pool.c")], "pool", extra=("-pthread", "-D_GNU_SOURCE")
+        [module.header() + module.text("product.c") + module.text("pool.c")], "pool",
+        extra=("-pthread", "-D_GNU_SOURCE")
     ).function("lehr_setup", ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3)
     found = blas.blas() if request.param == "library" else None
     if request.param == "library" and found is None:

@@ -32,7 +32,7 @@ GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
 _HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "lehr_half",
-            "lehr_onednn", "lehr_batch")
+            "lehr_product", "LEHR_F32", "LEHR_F64", "LEHR_ONEDNN", "lehr_onednn", "lehr_batch")
 # kind of product -> the template that may do it
 TEMPLATES = {"bf16": "half", "f32": "split", "onednn": "onednn", "onednn_bf16": "onednn"}
 _CLOCKS = ("lehr_calls", "lehr_spent")
@@ -290,7 +290,7 @@ class _Emitter:
         self.end = self.plan.size
 
     def multiply(self, out: Lines, e: Extern, q: product.Product) -> None:
-        """The call of lehr_multiply, or of the runtime's product of bfloat16 matrices."""
+        """The call of one of the runtime's products."""
         a, b, result = q.matrices
         half = q.kind in ("bf16", "onednn_bf16")
         made = None
@@ -313,15 +313,13 @@ class _Emitter:
                 out.add("  .a_wide = {}, .b_wide = {},".format(*wide))
                 if q.packed is not None:
                     out.add(f"  .packed = {self.pointer(q.packed)},")
+            else:
+                out.add(f"  .kind = LEHR_{q.kind.upper()},")
             if made is not None:
                 out.add(f"  .rows = {name}, .p = p,")
                 if half:
                     out.add(f"  .many = sizeof p / sizeof *p, .lent = {self.lent(q, made)},")
-            item = result.buffer.dtype.itemsize
-            call = "rt->half(rt, &q);" if half else (
-                f"lehr_multiply(rt, &q, lehr_gemm_{q.kind}, {item});")
-            if q.kind == "onednn":
-                out.add("  .other = 1,")
+            call = "rt->half(rt, &q);" if half else "rt->product(rt, &q);"
             if q.kind == "onednn_bf16":
                 call = f"if (!rt->onednn_half(rt, &q)) {self.stop(e)}"
             out.add("};", *(f"/* {_line(x)} */" for x in e.locations), call)

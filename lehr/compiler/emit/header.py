@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prelude")
 # In the order in which they may build on each other.
-FILES = ("bits.h", "integer.h", "float64.h", "float32.h", "random.h", "spread.h", "product.h",
-         "clock.h")
+FILES = ("bits.h", "integer.h", "float64.h", "float32.h", "random.h", "spread.h", "clock.h")
 _NAME = re.compile(r"\b(?:lehr|LEHR)_\w*[A-Za-z0-9]\b")
-_DEFINED = re.compile(r"^(?:#define |LEHR_GEMM\(|typedef [^;{]*?|} |(?:LEHR_FN|static) "
+_DEFINED = re.compile(r"^(?:#define |typedef [^;{]*?|} |(?:LEHR_FN|static) "
                       r"(?:__attribute__\(\([^)]*\)\) )?[^=;{(]*?)"
                       r"\b((?:lehr|LEHR)_\w+)(?=[ ,(\[;)]|$)", re.MULTILINE)
 # Type suffix -> (type, its unsigned form, bits), for the functions on integers.

@@ -366,6 +366,7 @@ EXPORT lehr_runtime *lehr_setup(int64_t bits, void *single, void *twice) {
   table.parallel = parallel;
   table.sgemm = sgemm;
   table.dgemm = dgemm;
+  table.product = lehr_multiply;
   table.threads = pool.wanted;
   return &table;
 }

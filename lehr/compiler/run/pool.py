@@ -46,7 +46,7 @@ class Pool:
     """The loaded runtime. `table` is the address of the `lehr_runtime` to pass to kernels."""
 
     def __init__(self, threads: int) -> None:
-        source = header() + text("pool.c") + text("word.c")
+        source = header() + text("product.c") + text("pool.c") + text("word.c")
         # Nothing here is worth the time of a thorough optimizer.
         built = self.library = library.build([source], "pool", level(1), FLAGS)
         setup = built.function(

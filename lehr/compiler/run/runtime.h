@@ -48,6 +48,19 @@ typedef struct lehr_half {
   void *packed;
 } lehr_half;
 
+/* C = A @ B of float32 or float64 numbers, for every point of up to four batch dimensions. Steps and
+   leading dimensions count elements. `rows`, if any, is run over rows of C, numbered through all
+   batches, while those are in the cache; `p` is for it. */
+enum { LEHR_F32, LEHR_F64, LEHR_ONEDNN /* float32, by oneDNN */ };
+typedef struct lehr_product {
+  int64_t batch[4], a_step[4], b_step[4], c_step[4];
+  int64_t kind, m, n, k, ta, tb, lda, ldb, ldc;
+  const void *a, *b;
+  void *c;
+  void (*rows)(void *const *p, int64_t begin, int64_t end);
+  void *const *p;
+} lehr_product;
+
 /* A convolution by oneDNN, of dense images; `gradient`: w is the gradient to write. The others tell
    which operands are bfloat16. */
 typedef struct lehr_onednn {
@@ -85,6 +98,7 @@ typedef struct lehr_runtime {
      machine has none (the template "split"). 0: left undone (C holds anything), sgemm has to do it. */
   int (*split)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                const float *b, int64_t ldb, float *c, int64_t ldc);
+  void (*product)(const struct lehr_runtime *rt, const lehr_product *q);
   /* Templates: there once their library is loaded (lehr.compiler.run.template). */
   void (*convolve)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*convolve_weight)(const struct lehr_runtime *rt, const lehr_convolution *q);
