@@ -264,9 +264,12 @@ def load_tensor(t: Any, state: Memory) -> None:
         load_slots(t._meta, state.meta)
     for kept, entries in state.hooks:
         fill_dict(kept, entries)
+    writes = t._storage.writes      # a count of writes never goes back
     load_slots(t._storage, state.storage)
+    t._storage.writes = writes
     if state.data is not None:
         np.copyto(t._storage.flat, state.data)
+    t._storage.origin.writes += 1
     for fn, fields in state.tape:
         load_slots(fn, fields)
 

@@ -93,7 +93,9 @@ class Protocol:
 
     def __array_wrap__(self: Any, array: Any, context: Any = None,
                        return_scalar: bool = False) -> Any:
-        return self._from_array(np.asarray(array))
+        made = self._from_array(np.asarray(array))
+        made._storage.expose()
+        return made
 
     def __dlpack__(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
                    copy: bool | None = None) -> Any:

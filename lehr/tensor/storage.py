@@ -8,7 +8,6 @@ import numpy as np
 
 from lehr.base.device import CPU, Device
 
-
 NEVER = float("nan")    # is not equal to any count, nor to itself
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lehr.base import tree
+from lehr.tensor.create import from_numpy
 from lehr.tensor.mode import Mode
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
@@ -96,7 +97,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Any:
     """
     def arrays(*args: Any, **kwargs: Any) -> Any:
         found = fn(*to_arrays(args), **to_arrays(kwargs))
-        return tree.map(lambda x: Tensor._from_array(x) if isinstance(x, np.ndarray) else x, found)
+        return tree.map(lambda x: from_numpy(x) if isinstance(x, np.ndarray) else x, found)
     functools.update_wrapper(arrays, fn)
     return disable(arrays, reason="wrap_numpy")
 

@@ -27,7 +27,7 @@ from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.size import SizeValue
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.stopped import DATA_ERRORS, Stopped
-from lehr.compiler.capture.tape import Backward, Refused, passing, reached
+from lehr.compiler.capture.tape import Backward, Call, Refused, passing, spending
 from lehr.compiler.capture.tensors import (
     NativeValue,
     TensorMachine,
@@ -73,8 +73,9 @@ class Compiled(NamedTuple):
     order.
 
     forward   (inputs) -> (outputs, state for backward)
-    backward  (state, tangents) -> gradients, None where there is no joint graph
-    replay    (inputs, tangents) -> gradients recorded on the tape, for double backward
+    backward  (state, tangents) -> gradients; None where there is no joint graph. A tangent is None
+              where the result has no gradient, a gradient where it depends on such alone
+    replay    (inputs, tangents) -> the same, recorded on the tape, for double backward
     reads     numbers of the inputs whose memory `backward` reads; None: all
     bind      (inputs, numbers of those whose memory stays) -> a `forward` that costs less
     same      see `lehr.compiler.run.word`
@@ -82,8 +83,8 @@ class Compiled(NamedTuple):
     """
 
     forward: Callable[[Sequence[Any]], tuple[list[Tensor], Any]]
-    backward: Callable[[Any, Sequence[Tensor]], list[Tensor]] | None = None
-    replay: Callable[[Sequence[Any], Sequence[Tensor]], list[Tensor]] | None = None
+    backward: Callable[[Any, Sequence[Tensor | None]], list[Tensor | None]] | None = None
+    replay: Callable[[Sequence[Any], Sequence[Tensor | None]], list[Tensor | None]] | None = None
     report: Any = None
     bind: Callable[[Sequence[Any], Collection[int]], Any] | None = None
     same: Any = None
@@ -515,6 +516,7 @@ class Entry:
             found = self._derive(roots, leaves, tangents)
             captured.facts = captured.machine.guards()  # functions of the program's made some
             self.roots = [i for i, _ in roots if i not in self.refused]
+            self.spends = spending([t for i, t in roots if i not in self.refused])
             place = {n: self.roots.index(i) for n, (i, _) in enumerate(roots) if i in self.roots}
             self.inner = {place[n]: {place[m] for m in above if m in place}
                           for n, above in inner.items() if n in place}
@@ -523,7 +525,6 @@ class Entry:
             values = [tracer.value(g) for g in grads]
         finally:
             leave(held)
-        self.needs = reached(tracer.builder.nodes, tangents, values)
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
         return Request(graph, tuple(tangents), tuple(captured.strides),
                        tuple(g._strides for g in grads), dict(captured.machine.sizes.hints),
@@ -653,12 +654,17 @@ class Entry:
         before = [(inputs[i], inputs[i]._array.copy()) for i in self.early]
         try:
             outputs, state = forward(inputs)
-        except DATA_ERRORS as error:
-            for t, array in before:
+        except BaseException as error:
+            known = isinstance(error, DATA_ERRORS)
+            for t, array in before if known else ():
                 np.copyto(t._array, array)
-            raise Stopped from error
+            for i, _ in self.written:       # something may have been written already
+                inputs[i]._storage.origin.writes += 1
+            if known:
+                raise Stopped from error
+            raise
         for i, times in self.written:
-            inputs[i]._storage.version += times
+            inputs[i]._storage.written(times)
         if self.roots or self.spent or self.refused or self.captured.own:
             self._record(inputs, outputs, state, live, args, kwargs)
         if self.plain is not None:
@@ -679,19 +685,16 @@ class Entry:
                                             args, kwargs) for t, i in self.order]
         made = Backward(None, [e for e, _ in edges], max(len(self.roots), 1), self.inner)
         made.inputs = [described for _, described in edges]
-        metas = [(outputs[i]._shape, outputs[i].dtype) for i in self.roots]
         reads = self.compiled.reads
         versions = tuple((t, t._storage.version, reads is None or i in reads)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
-        made.extra = (self.compiled, state if self.roots else None, inputs, metas, versions,
-                      self.needs)
+        made.extra = Call(self.compiled, state, inputs, versions, self.spends) if self.roots else None
         for n, i in enumerate(self.roots):
             meta = outputs[i]._autograd()
             meta.grad_fn, meta.index, meta.edge_version = made, n, 0
         for i in self.spent:
             meta = outputs[i]._autograd()
             meta.grad_fn = Backward(None, [], 1)
-            meta.grad_fn.extra = (self.compiled, None, None, (), (), ())
         for i, error in self.refused.items():
             meta = outputs[i]._autograd()
             meta.grad_fn = Refused(None, [], 1)
