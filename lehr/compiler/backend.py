@@ -21,6 +21,7 @@ from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.decompose import TAKEN
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.run import cache, entry, executable, library, onednn, toolchain, word
+from lehr.compiler.variant import Variants, given
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
@@ -47,8 +48,7 @@ def reference(request: Request, options: Options) -> Compiled:
             return tensors(found["outputs"], concrete(request.strides, sizes)), None
         return Compiled(forward, same=word.same(), early=())
     names = [t.name for t in request.tangents]
-    params = {p.name: p for p in graph.params}
-    split = partition.split(graph, [params[n] for n in names], options.activation_memory_budget)
+    split = partition.split(graph, named(graph, names), options.activation_memory_budget)
     order = [p for p in graph.params if p.name not in set(names)]
     kept = places(split, order)
 
@@ -59,10 +59,15 @@ def reference(request: Request, options: Options) -> Compiled:
         state = sizes, collect(kept, arrays, found["saved"])
         return tensors(found["outputs"], concrete(request.strides, sizes)), state
 
-    def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
+    variants = Variants(split.backward, named(split.backward, names), lambda g, numbers, sizes: g)
+
+    def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         sizes, saved = state
-        found = interp.run(split.backward, [*saved, *(t._array for t in tangents)], sizes)
-        return tensors(found["grads"], concrete(request.grad_strides, sizes))
+        v = variants.find(given(tangents), {})
+        found = interp.run(v.program, [*saved, *(t._array for t in tangents if t is not None)],
+                           sizes)
+        strides = [request.grad_strides[n] for n in v.numbers]
+        return v.spread(tensors(found["grads"], concrete(strides, sizes)))
     return Compiled(forward_joint, backward, replaying(graph, request), same=word.same(),
                     reads=reads_of(split, order), early=())
 
@@ -72,9 +77,22 @@ def sizes_of(request: Request, inputs: Sequence[Any]) -> dict[Any, int]:
     return dict(zip(request.sizes, request.read(inputs), strict=True))
 
 
-def replaying(graph: Graph, request: Request) -> Callable[..., list[Tensor]]:
+def named(graph: Graph, names: Sequence[str]) -> list[Value]:
+    """The parameters of these names."""
+    params = {p.name: p for p in graph.params}
+    return [params[n] for n in names]
+
+
+def replaying(graph: Graph, request: Request) -> Callable[..., list[Tensor | None]]:
     """`Compiled.replay` of a joint graph."""
-    return lambda inputs, tangents: replay(graph, inputs, tangents, sizes_of(request, inputs))
+    variants = Variants(graph, named(graph, [t.name for t in request.tangents]),
+                        lambda g, numbers, sizes: g)
+
+    def run(inputs: Sequence[Any], tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        v = variants.find(given(tangents), {})
+        there = [t for t in tangents if t is not None]
+        return v.spread(replay(v.program, inputs, there, sizes_of(request, inputs)))
+    return run
 
 
 def replay(graph: Graph, inputs: Sequence[Any], tangents: Sequence[Tensor],
@@ -245,13 +263,13 @@ class Halves(NamedTuple):
 def native(request: Request, options: Options, make: Callable[..., Any] = program_of) -> Compiled:
     """C for the CPU; `make`: (graph, result strides, options, and values of symbols where there are
     any) -> program. The values of symbols are read from the inputs at each call."""
-    given = (options, request.sizes) if request.sizes else (options,)
+    settings = (options, request.sizes) if request.sizes else (options,)
 
     def read(inputs: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
         """What a program is called with besides its inputs."""
         return (request.read(inputs),) if request.sizes else ()
     if not request.tangents:
-        program = make(request.graph, request.strides, *given)
+        program = make(request.graph, request.strides, *settings)
 
         def sized(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
             return program(inputs, *read(inputs)), None
@@ -263,21 +281,32 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
     kept = places(split, order)
     count = len(request.strides)
     saved = [None] * len(split.forward.results["saved"])
-    first = make(split.forward, [*request.strides, *saved], *given)
-    second = make(split.backward, request.grad_strides, *given)
+    first = make(split.forward, [*request.strides, *saved], *settings)
+    programs = [first]
+
+    def second(graph: Graph, numbers: Sequence[int], sizes: Mapping[Any, int]) -> Any:
+        strides = [request.grad_strides[n] for n in numbers]
+        programs.append(make(graph, strides, *((options, sizes) if sizes else (options,))))
+        return programs[-1]
+    variants = Variants(split.backward, named(split.backward, [t.name for t in request.tangents]),
+                        second)
+    if len(request.tangents) == 1:  # else it is not known yet which are wanted
+        variants.whole(second(split.backward, range(len(request.grad_strides)), request.sizes))
 
     def forward(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         sizes = read(inputs)
         made = program(inputs, *sizes)
         return made[:count], (sizes, collect(kept, inputs, made[count:]))
 
-    def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
+    def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         sizes, rest = state
-        rows = [t if t.is_contiguous() else t.contiguous() for t in tangents]
-        return second([*rest, *rows], *sizes)
+        v = variants.find(given(tangents),
+                          dict(zip(request.sizes, *sizes, strict=True)) if sizes else {})
+        rows = [t if t.is_contiguous() else t.contiguous() for t in tangents if t is not None]
+        return v.spread(v.program([*rest, *rows], *sizes))
     made = Compiled(
         functools.partial(forward, first), backward, replaying(found.functional, request),
-        (first, second), binding(forward, first), word.same(), reads_of(split, order),
+        programs, binding(forward, first), word.same(), reads_of(split, order),
         getattr(first, "early", None))
     if (options.check or options.audit) and not request.sizes:
         from lehr.compiler import check

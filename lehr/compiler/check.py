@@ -24,6 +24,7 @@ from lehr.compiler.loop import fuse, lower, prologue
 from lehr.compiler.loop import interp as loop_interp
 from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.passes import partition, pipeline
+from lehr.compiler.variant import given
 from lehr.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -184,9 +185,9 @@ def joint(compiled: Compiled, graph: Graph, forms: Sequence[tuple[str, Graph]],
         outputs, state = compiled.forward(inputs)
         return outputs, (state, arrays)
 
-    def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
+    def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         inner, arrays = state
-        if arrays is not None and not done:
+        if arrays is not None and not done and None not in given(tangents):
             every = [*arrays, *copies(tangents)]
             compare(graph, (Stage("the captured graph", whole(graph)),
                             *(Stage(f"the graph after the pass {name}", whole(form))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lehr.compiler.backend import laid_out, sizes_of
+from lehr.compiler.backend import laid_out, named, sizes_of
 from lehr.compiler.capture.entry import Compiled, Request
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
@@ -15,6 +15,7 @@ from lehr.compiler.graph.part import part
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.run import word
+from lehr.compiler.variant import Variants, given
 from lehr.tensor import dispatch
 from lehr.tensor.mode import no_grad
 from lehr.tensor.tensor import Tensor
@@ -100,12 +101,16 @@ def backend(make: Maker) -> Callable[..., Compiled]:
             strides = interp.concrete(tuple(request.strides), here)
             return [fresh(t, s, taken) for t, s in zip(found, strides, strict=True)], (here, kept)
 
-        def backward(state: Any, tangents: Sequence[Tensor]) -> list[Tensor]:
-            here, given = state[0], iter(state[1])
-            rest = iter(tangents)
-            arrays = [next(rest)._array if p.name in late else next(given) for p in joint.params]
-            grads = interp.run(joint, arrays, here)["grads"]
-            return [Tensor._from_array(g) for g in grads]
+        variants = Variants(joint, named(joint, [t.name for t in request.tangents]),
+                            lambda g, numbers, sizes: g)
+
+        def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+            here, kept = state[0], iter(state[1])
+            rest = (t for t in tangents if t is not None)
+            v = variants.find(given(tangents), {})
+            arrays = [next(rest)._array if p.name in late else next(kept) for p in v.program.params]
+            grads = interp.run(v.program, arrays, here)["grads"]
+            return v.spread([Tensor._from_array(g) for g in grads])
 
         return Compiled(forward, backward if late else None, same=word.same())
 

@@ -79,8 +79,6 @@ class BackwardCFunction(FunctionCtx, Node):
     saved_variables = saved_tensors
 
     def apply(self, grads: list[Any]) -> list[Any]:
-        if self.freed:
-            raise RuntimeError(FREED)
         if self.materialize_grads:
             grads = [F.zeros(d.shape, dtype=d.dtype, device=d.device)
                      if g is None and d is not None else g
@@ -115,6 +113,9 @@ class BackwardCFunction(FunctionCtx, Node):
             raise RuntimeError(f"Function {self.name()} returned an invalid gradient at index {n} "
                                f"- got {list(g._shape)} but expected shape compatible with "
                                f"{list(want.shape)}") from None
+
+    def keeps(self) -> bool:
+        return bool(self.saved or self.to_save)
 
     def release(self) -> None:
         self.saved, self.to_save, self.freed = None, None, True

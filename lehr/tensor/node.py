@@ -211,9 +211,13 @@ class Node:
         return [None if e is None else fit(m, want)
                 for e, m, want in zip(self.edges, flat, self.inputs, strict=True)]
 
+    def keeps(self) -> bool:
+        """Whether there are saved values, without which it cannot be walked."""
+        return self.args is not None and (_has_saved(self.args) or _has_saved((self.out,)))
+
     def release(self) -> None:
         """Forgets the saved values; a node without any can be walked again."""
-        if self.args is not None and (_has_saved(self.args) or _has_saved((self.out,))):
+        if self.keeps():
             self.args = self.out = None
 
     def __call__(self, *grads: Tensor | None) -> Any:

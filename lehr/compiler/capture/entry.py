@@ -688,7 +688,8 @@ class Entry:
         reads = self.compiled.reads
         versions = tuple((t, t._storage.version, reads is None or i in reads)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
-        made.extra = Call(self.compiled, state, inputs, versions, self.spends) if self.roots else None
+        if self.roots:
+            made.extra = Call(self.compiled, state, inputs, versions, self.spends)
         for n, i in enumerate(self.roots):
             meta = outputs[i]._autograd()
             meta.grad_fn, meta.index, meta.edge_version = made, n, 0

@@ -8,53 +8,77 @@ it adds to the second's gradient is not known outside. Asking for that is an err
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lehr.compiler.capture.tracer import Outside
-from lehr.compiler.graph.ir import Value
 from lehr.tensor import node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 
-class Backward(node.Node):
-    """The tape's node for a compiled call.
+class Call(NamedTuple):
+    """What a compiled call keeps for its backward.
 
-    inner  result -> the results that were made from it
+    state     of the compiled program
+    inputs    of the call
+    versions  (tensor, its version at the call, whether backward reads it) of the inputs
+    spends    of each result, those whose backward needs what its own backward frees
     """
 
-    __slots__ = ("inner",)
+    compiled: Any
+    state: Any
+    inputs: Sequence[Any]
+    versions: Sequence[tuple[Tensor, int, bool]]
+    spends: Sequence[frozenset[int]]
+
+
+class Backward(node.Node):
+    """The tape's node for a compiled call: `extra` is its `Call`, None where a backward inside has
+    used it up.
+
+    inner  result -> the results that were made from it
+    asked  the results that the last backward was asked about
+    spent  those whose backward has been freed
+    """
+
+    __slots__ = ("asked", "inner", "spent")
 
     def __init__(self, op: Any, edges: list[Any], count: int,
                  inner: Mapping[int, Collection[int]] = node.NOTHING) -> None:
         super().__init__(op, edges, count)
         self.inner = inner
+        self.asked: frozenset[int] = frozenset()
+        self.spent: frozenset[int] = frozenset()
 
     def name(self) -> str:
         return "CompiledBackward"
 
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
-        compiled, state, inputs, metas, versions, needs = self.extra
+        call: Call | None = self.extra
+        self.asked = frozenset([n for n, g in enumerate(grads) if g is not None])
+        if call is None or not self.spent.isdisjoint(self.asked):
+            raise RuntimeError(node.FREED)
+        if not self.asked:
+            return [None] * len(self.edges)
         again = STATE.grad or STATE.tracer is not None
-        if state is None:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time. Specify retain_graph=True if "
-                "you need to backward through a compiled call a second time.")
-        for t, version, read in versions:
+        for t, version, read in call.versions:
             if (read or again) and t._storage.version != version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an "
                     f"inplace operation: an input of a compiled call, [torch.{t.dtype.name} "
                     f"{list(t._shape)}], is at version {t._storage.version}; expected version "
                     f"{version} instead.")
-        full = [g if g is not None else Tensor.F.zeros(list(shape), dtype=dtype)
-                for g, (shape, dtype) in zip(grads, metas, strict=True)]
-        made = compiled.replay(inputs, full) if again else compiled.backward(state, full)
-        given = {n for n, g in enumerate(grads) if g is not None}
-        return [None if given.isdisjoint(n) else g for g, n in zip(made, needs, strict=True)]
+        compiled = call.compiled
+        made: list[Tensor | None] = (compiled.replay(call.inputs, grads) if again else
+                                     compiled.backward(call.state, grads))
+        return made
 
     def release(self) -> None:
-        self.extra = (self.extra[0], None, None, self.extra[3], (), ())
+        call: Call | None = self.extra
+        if call is not None:
+            self.spent = self.spent.union(*(call.spends[n] for n in self.asked))
+            if len(self.spent) == len(call.spends):
+                self.extra = None
 
 
 class Refused(node.Node):
@@ -69,18 +93,21 @@ class Refused(node.Node):
         raise type(self.extra)(*self.extra.args)
 
 
-def reached(nodes: Sequence[Any], tangents: Sequence[Value], values: Sequence[Value]
-            ) -> tuple[frozenset[int], ...]:
-    """For each value the numbers of the tangents that it depends on; of all, where it is the same
-    whatever they are (zeros)."""
-    found = {t: frozenset((n,)) for n, t in enumerate(tangents)}
-    nothing: frozenset[int] = frozenset()
-    for n in nodes if tangents else ():
-        here = nothing.union(*(found[v] for v in n.inputs if v in found))
-        if here:
-            found.update(dict.fromkeys(n.results, here))
-    every = frozenset(range(len(tangents)))
-    return tuple(found.get(v, every) for v in values)
+def spending(roots: Sequence[Tensor]) -> tuple[frozenset[int], ...]:
+    """For each root the roots whose backward walks a node that keeps tensors and that its own
+    backward walks, too: it is spent when that one is."""
+    keepers = []
+    for t in roots:
+        seen: set[Any] = set()
+        stack = [t.grad_fn]
+        while stack:
+            here = stack.pop()
+            if here is not None and here not in seen and type(here) is not Outside:
+                seen.add(here)
+                stack += [edge[0] for edge in here.edges if edge is not None]
+        keepers.append({n for n in seen if n.keeps()})
+    return tuple(frozenset(m for m, other in enumerate(keepers) if not own.isdisjoint(other))
+                 for own in keepers)
 
 
 def passing(roots: Sequence[Tensor]) -> dict[int, set[int]]:
