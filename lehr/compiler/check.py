@@ -187,7 +187,7 @@ def joint(compiled: Compiled, graph: Graph, forms: Sequence[tuple[str, Graph]],
 
     def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         inner, arrays = state
-        if arrays is not None and not done and None not in given(tangents):
+        if arrays is not None and not done and all(given(tangents)):
             every = [*arrays, *copies(tangents)]
             compare(graph, (Stage("the captured graph", whole(graph)),
                             *(Stage(f"the graph after the pass {name}", whole(form))
