@@ -130,6 +130,9 @@ class Options:
     split: bool = _option(
         True, FLAG, "float32 products as products of bfloat16 parts, as exact, where that is faster"
     )
+    pack_weights: bool = _option(
+        True, FLAG, "weights of inference stay packed for products until they are written"
+    )
     library: str = _option(
         "openblas",
         _choice("openblas", "onednn"),

@@ -207,7 +207,8 @@ class Native:
 
     def bind(self, inputs: Sequence[Any], fixed: Collection[int]) -> Host:
         """The host function for inputs of which some stay."""
-        return (self.host or self.first(inputs)).bind({i: inputs[i] for i in fixed})
+        keep = self.options.pack_weights and not self.graph.results.get("saved")
+        return (self.host or self.first(inputs)).bind({i: inputs[i] for i in fixed}, keep)
 
 
 def host_call(name: str, args: tuple[Any, ...]) -> Any:

@@ -19,6 +19,8 @@ NAMES = {
     "host_calls": "ops that compiled programs run through their eager kernel",
     "launches": "steps of compiled programs: kernels, groups of kernels, library calls, host calls",
     "moved": "bytes that these steps read and write, where sizes are known",
+    "weights_packed": "weights that were packed for later calls",
+    "packed_calls": "calls run with weights that were packed before",
     "arena": "bytes of working memory that compiled programs lease",
     "bytecodes": "bytecode instructions interpreted by capture",
 }

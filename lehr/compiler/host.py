@@ -14,6 +14,7 @@ from typing import Any
 from lehr.base import dtype as dt
 from lehr.compiler.run import memory
 from lehr.compiler.run.executable import ARENA, FAULT_WORDS, FIRST, Executable, evaluate
+from lehr.compiler.weight import Packs, Weights
 from lehr.tensor.leased import Layout
 from lehr.tensor.tensor import Tensor
 
@@ -33,10 +34,11 @@ class Host:
     program  the compiled code; a call gives the sizes of its symbols
     numbers  which inputs are Python numbers
     bound    inputs whose tensors never change: their memory must outlive every call
+    keep     whether those of them that are weights of products stay packed between calls
     """
 
     def __init__(self, program: Executable, numbers: Sequence[int],
-                 bound: Mapping[int, Tensor] | None = None) -> None:
+                 bound: Mapping[int, Tensor] | None = None, keep: bool = False) -> None:
         self.program, self.numbers, self.bound = program, numbers, dict(bound or {})
         record = program.record
         sizes = [dt.named(p["dtype"]).itemsize for p in record["params"]]
@@ -49,7 +51,8 @@ class Host:
         self.plans: dict[tuple[int, ...], Any] = {}
         self.results, self.scratch = ([], 0) if self.symbols else self.plan(())
         self.run, self.fault = program.run, program.fault
-        self.ready: list[Frame] = []
+        self.weights = Weights.of(record, self.bound) if keep else None
+        self.ready: Packs[Frame] = Packs()
 
     def plan(self, sizes: tuple[int, ...]) -> tuple[list[tuple[int, Layout]], int]:
         """How the results of a call of certain sizes are made, and the bytes of its arena."""
@@ -66,11 +69,11 @@ class Host:
             found = self.plans[sizes] = results, evaluate(record["arena"], known)
         return found
 
-    def bind(self, bound: Mapping[int, Tensor]) -> Host:
+    def bind(self, bound: Mapping[int, Tensor], keep: bool = False) -> Host:
         """The same program with some inputs known."""
-        return Host(self.program, self.numbers, bound)
+        return Host(self.program, self.numbers, bound, keep)
 
-    def frame(self) -> Frame:
+    def frame(self, packs: Packs[Frame]) -> Frame:
         """A frame for one call, with all that is the same in every call."""
         program = self.program
         p = (ctypes.c_void_p * (program.length + len(self.numbers)))()
@@ -80,15 +83,16 @@ class Host:
             kind = NUMBERS[program.record["params"][i]["dtype"]]
             numbers.append((i, kind.from_buffer(p, 8 * n)))
             p[FIRST + i] = ctypes.addressof(p) + 8 * n
-        for slot, address in self.fixed:
+        for slot, address in (*self.fixed, *packs.slots):
             p[slot] = address
         return p, numbers
 
     def __call__(self, inputs: Sequence[Any], sizes: tuple[int, ...] = ()) -> list[Tensor]:
+        ready = self.ready if self.weights is None else self.weights.now()
         try:
-            frame = self.ready.pop()
+            frame = ready.pop()
         except IndexError:
-            frame = self.frame()
+            frame = self.frame(ready)
         p, numbers = frame
         for i, slot, size in self.tensors:
             t = inputs[i]
@@ -116,5 +120,5 @@ class Host:
             self.run(p)
         if p[self.fault]:
             raise self.program.error(p)
-        self.ready.append(frame)
+        ready.append(frame)
         return made

@@ -33,7 +33,7 @@ class Product(ctypes.Structure):
     _fields_ = [*((name, _Four) for name in ("batch", "a_step", "b_step", "c_step")),
                 *((name, _Int) for name in ("kind", "m", "n", "k", "ta", "tb", "lda", "ldb",
                                             "ldc")),
-                *((name, ctypes.c_void_p) for name in ("a", "b", "c", "rows", "p"))]
+                *((name, ctypes.c_void_p) for name in ("a", "b", "c", "rows", "p", "ready"))]
 
 
 class Half(ctypes.Structure):
@@ -43,7 +43,8 @@ class Half(ctypes.Structure):
                 *((name, _Int) for name in ("m", "n", "k", "ta", "tb", "lda", "ldb", "ldc",
                                             "a_wide", "b_wide")),
                 *((name, ctypes.c_void_p) for name in ("a", "b", "c", "rows", "p")),
-                ("many", _Int), ("lent", _Int), ("packed", ctypes.c_void_p)]
+                ("many", _Int), ("lent", _Int), ("packed", ctypes.c_void_p),
+                ("ready", ctypes.c_void_p)]
 
 
 class Plan(NamedTuple):
@@ -105,7 +106,8 @@ def plan(kind: Any, a: tuple[int, ...], a_strides: tuple[int, ...], b: tuple[int
               _Four(*(0,) * (4 - len(batch)), *(s for s in dense(whole, 1)[:-2]))]
     if half:
         packed = 0 if m <= TALL else math.prod((*batch, *(-(-x // SIDE) * SIDE for x in (n, k))))
-        return Plan(Half(*shared, m, n, k, ta, tb, lda, ldb, n), whole, (copied[0], copied[1]), packed)
+        return Plan(Half(*shared, m, n, k, ta, tb, lda, ldb, n), whole, (copied[0], copied[1]),
+                    packed)
     return Plan(Product(*shared, KINDS[kind], m, n, k, ta, tb, lda, ldb, n), whole,
                 (copied[0], copied[1]), 0)
 

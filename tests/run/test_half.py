@@ -26,7 +26,7 @@ class Record(ctypes.Structure):
         *((n, I64 * 4) for n in ("batch", "a_step", "b_step", "c_step")),
         *((n, I64) for n in "m n k ta tb lda ldb ldc a_wide b_wide".split()),
         *((n, POINTER) for n in ("a", "b", "c")), ("rows", ROWS), ("p", POINTER), ("many", I64),
-        ("lent", I64), ("packed", POINTER)]
+        ("lent", I64), ("packed", POINTER), ("ready", POINTER)]
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -42,7 +42,10 @@ def multiply(request):
     table = ctypes.create_string_buffer(ctypes.string_at(pool.pool().table, 256), 256)
     built.function("lehr_install", None, POINTER)(table)
 
-    def run(a, b, ta=0, tb=0, packed=False, rows=None, lent=0, threads=1):
+    length = built.function("lehr_packed", I64, I64, I64)
+    pack = built.function("lehr_pack", I64, POINTER, *[I64] * 5, POINTER)
+
+    def run(a, b, ta=0, tb=0, packed=False, rows=None, lent=0, threads=1, ready=False):
         a, b = (np.ascontiguousarray(x.swapaxes(-1, -2) if t else x) for x, t in ((a, ta), (b, tb)))
         m, k, n = a.shape[-1 if ta else -2], a.shape[-2 if ta else -1], b.shape[-2 if tb else -1]
         batch = a.shape[:-2]
@@ -58,6 +61,11 @@ def multiply(request):
         if packed:
             room = np.empty(many * -(-k // 32) * -(-n // 32) * 2048 + 64, np.uint8)
             q.packed = room[-room.ctypes.data % 64:].ctypes.data
+        if ready:       # None where B is not packed beforehand
+            kept = np.empty(length(n, k) + 64, np.uint8)
+            q.ready = kept[-kept.ctypes.data % 64:].ctypes.data
+            if not pack(b.ctypes.data, b.shape[-1], q.b_wide, tb, n, k, q.ready):
+                return None
         given = (POINTER * 2)(0, c.ctypes.data)
         if rows:
             q.rows, q.p, q.many, q.lent = ROWS(rows), ctypes.addressof(given), 2, 2 * lent
@@ -105,6 +113,22 @@ def test_batches_and_repeated_operands(multiply, packed):
     a, b = numbers(rng, 3, 330, 64), numbers(rng, 3, 64, 40)
     near(multiply(a, b.astype(HALF), packed=packed), a, b)
     near(multiply(a, b[1].astype(HALF), packed=packed), a, b[1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_matrix_packed_beforehand_gives_the_same_bits(multiply, threads):
+    rng = np.random.default_rng(5)
+    for m, n, k in ((3, 300, 1100), (40, 31, 45), (330, 70, 401)):
+        a, b = numbers(rng, 2, m, k), numbers(rng, k, n)
+        for tb, wide in itertools.product((0, 1), (HALF, np.float32)):
+            for left in (a, a[0]):
+                got = multiply(left, b.astype(wide), 0, tb, threads=threads, ready=True)
+                assert (got is None) == (multiply.way == "library")
+                if got is not None:
+                    want = multiply(left, b.astype(wide), 0, tb, threads=threads)
+                    np.testing.assert_array_equal(got, want)
+    b[2, 3] = 1e-40
+    assert multiply(a[0], b, ready=True) is None
 
 
 def test_rounding_is_to_nearest_even_of_every_kind(multiply):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,26 +13,33 @@ from lehr.compiler.run import pool, template
 
 I64, POINTER = ctypes.c_int64, ctypes.c_void_p
 SPLIT = 4  # its place in lehr_runtime
-KIND = ctypes.CFUNCTYPE(ctypes.c_int, *[I64] * 5, *[POINTER, I64] * 3)
+KIND = ctypes.CFUNCTYPE(ctypes.c_int, *[I64] * 5, *[POINTER, I64] * 4)
 
 
 @pytest.fixture(scope="module")
 def product():
     """C = op(A) @ op(B), or None where the product was left undone."""
-    template.need("split")
+    built = template.need("split")
     address = (ctypes.c_void_p * (SPLIT + 1)).from_address(pool.pool().table)[SPLIT]
     if not address:
         pytest.skip("no bfloat16 tiles here")
     call = KIND(address)
+    length = built.function("lehr_packed", I64, I64, I64)
+    pack = built.function("lehr_pack", I64, POINTER, *[I64] * 5, POINTER)
 
-    def run(a, b, ta=0, tb=0):
+    def run(a, b, ta=0, tb=0, ready=False):
         a, b = (np.ascontiguousarray(x.T if t else x) for x, t in ((a, ta), (b, tb)))
         (m, k), n = (a.shape[::-1] if ta else a.shape), b.shape[0 if tb else 1]
         c = np.full((m, n + 3), np.nan, np.float32)
         sizes = (x.ctypes.data for x in (a, b, c))
         pairs = [y for x, ld in zip(sizes, (a.shape[1], b.shape[1], n + 3), strict=True)
                  for y in (x, ld)]
-        if not call(ta, tb, m, n, k, *pairs):
+        room, kept = None, np.empty(length(n, k) + 64, np.uint8)
+        if ready:
+            room = kept[-kept.ctypes.data % 64:].ctypes.data
+            if not pack(b.ctypes.data, b.shape[1], 1, tb, n, k, room):
+                return None
+        if not call(ta, tb, m, n, k, *pairs, room, 0):
             return None
         assert np.isnan(c[:, n:]).all()  # nothing beside the matrix
         return c[:, :n]
@@ -48,6 +56,29 @@ def errors(got, a, b):
     a, b = a.astype(np.float64), b.astype(np.float64)
     share = (got - a @ b) / (abs(a) @ abs(b))
     return np.sqrt(np.mean(share**2)), abs(share).max()
+
+
+def exact(x):
+    """Numbers that bfloat16 has."""
+    return x.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+@pytest.mark.parametrize("trans", [(0, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("left", [numbers, lambda *a: exact(numbers(*a))])
+@pytest.mark.parametrize("right", [numbers, lambda *a: exact(numbers(*a)),
+                                   lambda *a: exact(numbers(*a)) * np.float32(1 + 2 ** -9)])
+def test_a_matrix_packed_beforehand_gives_the_same_bits(product, trans, left, right):
+    rng = np.random.default_rng(5)
+    for m, n, k in ((33, 31, 45), (70, 300, 1201)):
+        a, b = left(rng, m, k), right(rng, k, n)
+        np.testing.assert_array_equal(product(a, b, *trans, ready=True), product(a, b, *trans))
+
+
+def test_what_is_out_of_range_is_not_packed(product):
+    b = np.ones((40, 40), np.float32)
+    for bad in (np.inf, np.nan, 1e-40, 2.0**70):
+        b[3, 7] = bad
+        assert product(b.copy(), b, ready=True) is None
 
 
 @pytest.mark.parametrize("trans", [(0, 0), (0, 1), (1, 0), (1, 1)])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lehr.base import dtype as dt
 from lehr.base import sym
-from lehr.compiler.emit import attention, convolution, header, host, onednn, product, value
+from lehr.compiler.emit import attention, convolution, header, host, onednn, product, value, weight
 from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
@@ -35,6 +35,7 @@ _HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "
             "lehr_product", "LEHR_F32", "LEHR_F64", "LEHR_ONEDNN", "lehr_onednn", "lehr_batch")
 # kind of product -> the template that may do it
 TEMPLATES = {"bf16": "half", "f32": "split", "onednn": "onednn", "onednn_bf16": "onednn"}
+PACKING = ("bf16", "f32")   # those whose templates have `lehr_pack`
 _CLOCKS = ("lehr_calls", "lehr_spent")
 _TEMPLATES = (convolution, attention)
 _EXTERNS = (product, *_TEMPLATES)
@@ -103,7 +104,10 @@ class _Emitter:
         self.functions: dict[str, tuple[str, str]] = {}  # canonical text -> (name, text)
         self.written: dict[Any, _Written] = {}  # by signature
         self.ranks = {b: n for n, b in enumerate(plan.offsets)}
-        self.users = Counter(b for s in program.steps for b in set().union(*touched(s)))
+        touches = [touched(s) for s in program.steps]
+        self.users = Counter(b for t in touches for b in set().union(*t))
+        self.stay = set(program.params).difference(*(writes for _, writes in touches))
+        self.weights: dict[weight.Weight, int] = {}     # their slots, behind all others
         self.names: set[str] = set()
         self.faults: list[list[str]] = []
         self.entries: list[str] = []
@@ -134,6 +138,8 @@ class _Emitter:
                 "outputs": [host.declared(b) for b in p.results],
                 "constants": [host.constant(b) for b in self.constants],
                 "arena": host.size(self.used), "templates": sorted(self.templates),
+                "weights": [weight.record(w, p.params.index(w.param), slot)
+                            for w, slot in self.weights.items()],
                 "steps": self.steps, "faults": self.faults, "clocks": self.clocks}
 
     # Functions
@@ -315,6 +321,7 @@ class _Emitter:
                     out.add(f"  .packed = {self.pointer(q.packed)},")
             else:
                 out.add(f"  .kind = LEHR_{q.kind.upper()},")
+            out.add(*self.ready(q))
             if made is not None:
                 out.add(f"  .rows = {name}, .p = p,")
                 if half:
@@ -327,6 +334,17 @@ class _Emitter:
             self.templates.add(TEMPLATES[q.kind])
         if made is not None and made.fault:
             out.add("if (fault->kind) return;")
+
+    def ready(self, q: product.Product) -> list[str]:
+        """The field for a weight that was packed before the call."""
+        if q.kind not in PACKING:
+            return []
+        found = weight.weight(q, TEMPLATES[q.kind], self.views)
+        if found is None or found.param not in self.stay:
+            return []
+        slot = self.weights.setdefault(found, len(self.places.slots) + host.FIRST
+                                       + len(self.weights))
+        return [f"  .ready = ptr[{slot}],"]
 
     def lent(self, q: product.Product, made: Function) -> int:
         """The number, from 1, of the product among the buffers of the kernel behind it, where it

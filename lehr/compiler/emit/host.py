@@ -9,6 +9,7 @@ memory that slot n of the pointer array points to, or `["arena", offset]`, in by
      "params":  [{"name", "role", "dtype", "shape", "strides"}, ...]      slots FIRST ...
      "outputs": [...]                                                     the slots after them
      "constants": [{"dtype", "shape", "data" (base64)}, ...]              the slots after those
+     "weights": [{"param": 1, "slot": 9, "template": "half", ...}],       see `weight`
      "arena": bytes,
      "templates": ["convolution"],            what the runtime has to load first
      "steps": [{"segment": "step_0"},

@@ -56,7 +56,8 @@ class Executable:
         self.params = len(record["params"])
         self._outputs = [dt.named(o["dtype"]).np for o in record["outputs"]]
         self._constants = [_constant(c) for c in record["constants"]]
-        slots = FIRST + self.params + len(self._outputs) + len(self._constants)
+        slots = (FIRST + self.params + len(self._outputs) + len(self._constants)
+                 + len(record.get("weights", ())))
         self._end = FIRST + self.params
         self.fault = slots
         self.length = slots + FAULT_WORDS + len(self.symbols)

@@ -128,7 +128,10 @@ static void task(void *ctx, int64_t chunk, int64_t worker) {
   int done = 0;
 #if PACKED
   const char *ready = NULL;
-  if (w->all) ready = (const char *)q->packed + i * ((q->n + SIDE - 1) / SIDE) * panel_of(q);
+  if (q->ready)
+    ready = (const char *)q->ready + n0 / SIDE * panel_of(q);
+  else if (w->all)
+    ready = (const char *)q->packed + i * ((q->n + SIDE - 1) / SIDE) * panel_of(q);
   done = !w->bad && product(q, a, b, ready, c, m1 - m0, n1 - n0);
 #endif
   if (!done) plain(w, a, b, c, m1 - m0, n1 - n0);
@@ -163,7 +166,7 @@ EXPORT void lehr_product_half(const lehr_runtime *rt, const lehr_half *q) {
     w.wide = least(tasks, (q->n + FEW - 1) / FEW);
   if (batches * w.tall < tasks && w.wide == 1) w.tall = least(tasks, (q->m + FEW - 1) / FEW);
 #if PACKED
-  if (q->packed && q->k && w.tall > 1) {
+  if (q->packed && !q->ready && q->k && w.tall > 1) {
     lehr_work early = w;
     early.wide = tasks == 1 ? 1 : least(4 * tasks, (q->n + SIDE - 1) / SIDE);
     rt->parallel(prepare, &early, batches * early.wide);
@@ -180,6 +183,24 @@ EXPORT void lehr_product_half(const lehr_runtime *rt, const lehr_half *q) {
     w.tall = least(4 * tasks, (q->m * batches + 31) / 32);
     rt->parallel(after, &w, w.tall);
   }
+}
+
+/* Bytes of a packed matrix. */
+EXPORT int64_t lehr_packed(int64_t n, int64_t k) {
+#if PACKED
+  return (n + SIDE - 1) / SIDE * ((k + 31) / 32) * PART;
+#endif
+  return (void)n, (void)k, 0;
+}
+
+/* B (`tb`: transposed; `wide`: float32), n columns of k terms, packed into `to`. 0 where it holds
+   denormal numbers. */
+EXPORT int64_t lehr_pack(const void *x, int64_t ld, int64_t wide, int64_t tb, int64_t n, int64_t k,
+                         void *to) {
+#if PACKED
+  return !pack(x, ld, (int)wide, n, k, !tb, (int)tb, to, (k + 31) / 32 * PART);
+#endif
+  return (void)x, (void)ld, (void)wide, (void)tb, (void)n, (void)k, (void)to, 0;
 }
 
 EXPORT void lehr_install(lehr_runtime *rt) {

@@ -8,9 +8,9 @@ typedef struct {
   int64_t later;      /* whether `rows` waits for all of C */
 } cut;
 
-/* Block `n` of `blocks`, of whole sixteens: its begin. */
+/* Block `n` of `blocks`, of whole panels of packed matrices: its begin. */
 static int64_t edge(int64_t length, int64_t blocks, int64_t n) {
-  int64_t at = (length + 15) / 16 * n / blocks * 16;
+  int64_t at = (length + 31) / 32 * n / blocks * 32;
   return at < length ? at : length;
 }
 
@@ -34,7 +34,7 @@ static void piece(void *ctx, int64_t chunk, int64_t worker) {
     w->rt->dgemm(SIZES, 1, OPERANDS(double), 0, RESULT(double));
   else if (!(q->kind == LEHR_ONEDNN
                  ? w->rt->onednn_product(SIZES, OPERANDS(float), RESULT(float))
-                 : w->split && w->rt->split(SIZES, OPERANDS(float), RESULT(float))))
+                 : w->split && w->rt->split(SIZES, OPERANDS(float), RESULT(float), q->ready, n0)))
     w->rt->sgemm(SIZES, 1, OPERANDS(float), 0, RESULT(float));
   if (q->rows && !w->later) q->rows(q->p, i * q->m + m0, i * q->m + m1);
 }

@@ -36,7 +36,8 @@ typedef struct lehr_attention {
    through all batches, once they are there; `p`, `many` pointers, is for it. Where nobody else
    reads C, `lent` is the number of its pointer there, from 1: blocks of C may lie anywhere then,
    rows ldc apart. `packed`: memory for all of B in bfloat16, sizes of matrices rounded up to 32, or
-   NULL where m is small. */
+   NULL where m is small. `ready`: what the template's `lehr_pack` has made of B, the same at every
+   point of the batch, or NULL. */
 typedef struct lehr_half {
   int64_t batch[4], a_step[4], b_step[4], c_step[4];
   int64_t m, n, k, ta, tb, lda, ldb, ldc, a_wide, b_wide;
@@ -46,11 +47,12 @@ typedef struct lehr_half {
   void *const *p;
   int64_t many, lent;
   void *packed;
+  const void *ready;
 } lehr_half;
 
 /* C = A @ B of float32 or float64 numbers, for every point of up to four batch dimensions. Steps and
    leading dimensions count elements. `rows`, if any, is run over rows of C, numbered through all
-   batches, while those are in the cache; `p` is for it. */
+   batches, while those are in the cache; `p` is for it. `ready` as above, for `split`. */
 enum { LEHR_F32, LEHR_F64, LEHR_ONEDNN /* float32, by oneDNN */ };
 typedef struct lehr_product {
   int64_t batch[4], a_step[4], b_step[4], c_step[4];
@@ -59,6 +61,7 @@ typedef struct lehr_product {
   void *c;
   void (*rows)(void *const *p, int64_t begin, int64_t end);
   void *const *p;
+  const void *ready;
 } lehr_product;
 
 /* A convolution by oneDNN, of dense images; `gradient`: w is the gradient to write. The others tell
@@ -95,9 +98,10 @@ typedef struct lehr_runtime {
                 int64_t ldc);
   int64_t threads; /* read it at every call: it may change between calls */
   /* sgemm with alpha = 1, beta = 0 by another way, for matrices that are worth it; NULL where this
-     machine has none (the template "split"). 0: left undone (C holds anything), sgemm has to do it. */
+     machine has none (the template "split"). 0: left undone (C holds anything), sgemm has to do it.
+     `ready`: a packed matrix of which B is columns `at` (a multiple of 32) and on, or NULL. */
   int (*split)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-               const float *b, int64_t ldb, float *c, int64_t ldc);
+               const float *b, int64_t ldb, float *c, int64_t ldc, const void *ready, int64_t at);
   void (*product)(const struct lehr_runtime *rt, const lehr_product *q);
   /* Templates: there once their library is loaded (lehr.compiler.run.template). */
   void (*convolve)(const struct lehr_runtime *rt, const lehr_convolution *q);

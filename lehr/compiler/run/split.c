@@ -108,9 +108,10 @@ AMX static int pack(const float *x, int64_t ld, int64_t rows, int64_t depth, int
   return 0;
 }
 
-/* 32 x 32 of C, from one panel of A and one of B. Small products first. */
-AMX static void tile(const char *a, const char *b, int64_t steps, int parts, float *c, int64_t ldc,
-                     int add) {
+/* 32 x 32 of C, from one panel of A and one of B. Small products first. `kept`: parts of B that are
+   there, 1 where the others are 0. */
+AMX static void tile(const char *a, const char *b, int64_t steps, int parts, int kept, float *c,
+                     int64_t ldc, int add) {
   begin(c, ldc, add);
 #define A(p) LOAD(4, a + p * PART, 64); LOAD(5, a + p * PART + TILE, 64);
 #define B(p) LOAD(6, b + p * PART, 64); LOAD(7, b + p * PART + TILE, 64);
@@ -120,6 +121,10 @@ AMX static void tile(const char *a, const char *b, int64_t steps, int parts, flo
   if (parts == 1)
     for (; steps > 0; steps--, a += PART, b += PART) {
       A(0) B(0) ADD
+    }
+  else if (kept == 1)
+    for (; steps > 0; steps--, a += 3 * PART, b += PART) {
+      B(0) A(2) ADD A(1) ADD A(0) ADD
     }
   else if (parts == 2)
     for (; steps > 0; steps--, a += 3 * PART, b += 3 * PART) {
@@ -133,12 +138,12 @@ AMX static void tile(const char *a, const char *b, int64_t steps, int parts, flo
 }
 
 /* A tile of which only `high` rows and `wide` columns are there. */
-AMX static void corner(const char *a, const char *b, int64_t steps, int parts, float *c,
+AMX static void corner(const char *a, const char *b, int64_t steps, int parts, int kept, float *c,
                        int64_t ldc, int add, int64_t high, int64_t wide) {
   float whole[SIDE * SIDE] __attribute__((aligned(64)));
   if (add)
     for (int64_t r = 0; r < high; r++) memcpy(whole + r * SIDE, c + r * ldc, wide * 4);
-  tile(a, b, steps, parts, whole, SIDE, add);
+  tile(a, b, steps, parts, kept, whole, SIDE, add);
   for (int64_t r = 0; r < high; r++) memcpy(c + r * ldc, whole + r * SIDE, wide * 4);
 }
 
@@ -160,12 +165,20 @@ static char *room(void) {
   return have;
 }
 
+/* A matrix B that is packed already: how many parts of each number are there (1 or 3), how many of
+   them are not all 0, and the panels, of all terms. */
+typedef struct {
+  int64_t kept, parts;
+  char pad[48], panels[];
+} lehr_ready;
+
 /* The product of matrices of numbers with up to `parts` (1 or 3) parts; 0 where one has more, or is
    out of range: C holds anything. */
 AMX static int product(int parts, int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k,
                        const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
-                       int64_t ldc, char *left) {
-  int64_t most = 3 * DEPTH / parts;
+                       int64_t ldc, char *left, const lehr_ready *ready, int64_t at) {
+  int64_t most = 3 * DEPTH / parts, kept = ready ? ready->kept : parts;
+  int64_t whole = (k + 31) / 32 * kept * PART; /* a panel of all terms */
   char *right = left + (int64_t)ROWS * DEPTH * 6;
   for (int64_t k0 = 0; k0 < k; k0 += most)
     for (int64_t m0 = 0; m0 < m; m0 += ROWS) {
@@ -175,19 +188,27 @@ AMX static int product(int parts, int64_t ta, int64_t tb, int64_t m, int64_t n, 
       int some = pack(from, lda, rows, depth, ta, ta, parts, left);
       for (int64_t n0 = 0; n0 < n && some; n0 += COLUMNS) {
         int64_t columns = least(n - n0, COLUMNS);
-        from = b + (tb ? n0 * ldb + k0 : k0 * ldb + n0);
-        int more = pack(from, ldb, columns, depth, !tb, tb, parts, right);
+        const char *y0 = right;
+        int more;
+        if (ready) {
+          more = (int)ready->parts;
+          y0 = ready->panels + (at + n0) / SIDE * whole + k0 / 32 * kept * PART;
+        } else {
+          from = b + (tb ? n0 * ldb + k0 : k0 * ldb + n0);
+          more = pack(from, ldb, columns, depth, !tb, tb, parts, right);
+        }
         int all = more > some ? more : some;
         if (!more) return 0;
         for (int64_t i = 0; i < rows; i += SIDE)
           for (int64_t j = 0; j < columns; j += SIDE) {
-            const char *x = left + i / SIDE * panel, *y = right + j / SIDE * panel;
+            const char *x = left + i / SIDE * panel;
+            const char *y = y0 + j / SIDE * (ready ? whole : panel);
             float *to = c + (m0 + i) * ldc + n0 + j;
             int64_t high = least(rows - i, SIDE), wide = least(columns - j, SIDE);
             if (high == SIDE && wide == SIDE)
-              tile(x, y, steps, all, to, ldc, k0 > 0);
+              tile(x, y, steps, all, (int)kept, to, ldc, k0 > 0);
             else
-              corner(x, y, steps, all, to, ldc, k0 > 0, high, wide);
+              corner(x, y, steps, all, (int)kept, to, ldc, k0 > 0, high, wide);
           }
       }
       if (!some) return 0;
@@ -197,17 +218,42 @@ AMX static int product(int parts, int64_t ta, int64_t tb, int64_t m, int64_t n, 
 
 /* C = op(A) @ op(B) as in `lehr_runtime`. 0 where it was left to another gemm: C holds anything. */
 AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
-                     int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc) {
+                     int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
+                     const void *ready, int64_t at) {
+  const lehr_ready *have = ready;
   char *memory = room();
   if (!memory || k == 0) return 0;
   tiles();
-  int good = product(1, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory) ||
-             product(3, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory);
+#define PRODUCT(parts) product(parts, ta, tb, m, n, k, a, lda, b, ldb, c, ldc, memory, have, at)
+  int good = ((!have || have->kept == 1) && PRODUCT(1)) || PRODUCT(3);
   release();
   return good;
 }
 
 #endif
+
+/* Bytes of a packed matrix. */
+EXPORT int64_t lehr_packed(int64_t n, int64_t k) {
+#ifdef AMX
+  return (int64_t)sizeof(lehr_ready) + (n + SIDE - 1) / SIDE * ((k + 31) / 32) * 3 * PART;
+#endif
+  return (void)n, (void)k, 0;
+}
+
+/* B (`tb`: transposed), n columns of k terms, as `split` takes it: packed into `to`. 0 where it
+   holds numbers that `split` leaves to another gemm. */
+EXPORT int64_t lehr_pack(const void *x, int64_t ld, int64_t wide, int64_t tb, int64_t n, int64_t k,
+                         void *to) {
+#ifdef AMX
+  lehr_ready *made = to;
+  made->kept = made->parts = 1;
+  if (pack(x, ld, n, k, !tb, (int)tb, 1, made->panels)) return 1;
+  made->kept = 3;
+  made->parts = pack(x, ld, n, k, !tb, (int)tb, 3, made->panels);
+  return (void)wide, made->parts != 0;
+#endif
+  return (void)x, (void)ld, (void)wide, (void)tb, (void)n, (void)k, (void)to, 0;
+}
 
 EXPORT void lehr_install(lehr_runtime *rt) {
   (void)rt;
