@@ -9,6 +9,7 @@ from lehr.base import dtype as dt
 from lehr.compiler.graph.ir import (
     Builder,
     Graph,
+    ScalarType,
     TensorType,
     Value,
     copy_into,
@@ -60,6 +61,8 @@ class Expander(Builder):
         self.whole, self.checks = whole, checks
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:
+        if op.name in ARITHMETIC and _numbers(args):
+            return self.arithmetic(op, args)
         kept = op.name in self.whole and (op.name not in TAKEN or TAKEN[op.name](args))
         if op.decomp is not None and not kept:
             made = expand.decompose(self.F, op, args, op.rule(*args))
@@ -72,6 +75,33 @@ class Expander(Builder):
         if op.checks is not None and self.checks:
             op.checks(self.F, *args)
         return super().call(op, args)
+
+    def arithmetic(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """Arithmetic on numbers alone, as Python would do it: in double precision or int64. `1 -
+        beta` in single precision would be off by what cancels."""
+        wide = [self._tensor(a) if isinstance(a, Value) else a for a in args]
+        if op.rule(*wide).dtype is dt.float32:      # a quotient of integers
+            wide = [self.F.to_dtype(a, dt.float64) if isinstance(a, Value) else a for a in wide]
+        return self.F.number(self.call(op, tuple(wide)))
+
+    def _tensor(self, number: Value) -> Any:
+        """A number as a 0-d tensor of its own precision."""
+        assert isinstance(number.type, ScalarType)
+        if number.node is not None and number.node.op.name == "number":
+            made = number.node.args[0]
+            return made if made.dtype is number.type.dtype else self.F.to_dtype(
+                made, number.type.dtype)
+        return self.F.full((), number, dtype=number.type.dtype)
+
+
+# The operators of Python numbers.
+ARITHMETIC = frozenset(("add", "sub", "mul", "div", "pow", "neg", "floor_divide", "remainder"))
+
+
+def _numbers(args: tuple[Any, ...]) -> bool:
+    """Whether there are run-time numbers among operands, and no tensors."""
+    kinds = {type(a.type) for a in args if isinstance(a, Value)}
+    return kinds == {ScalarType}
 
 
 def decompose(graph: Graph, whole: Collection[str] = ()) -> Graph:
