@@ -205,9 +205,9 @@ class Native:
         self.host = Host(self.run, numbers)
         return self.host
 
-    def bind(self, inputs: Sequence[Any], fixed: Collection[int]) -> Host:
+    def bind(self, inputs: Sequence[Any], fixed: Collection[int], keep: bool) -> Host:
         """The host function for inputs of which some stay."""
-        keep = self.options.pack_weights and not self.graph.results.get("saved")
+        keep = keep and self.options.pack_weights
         return (self.host or self.first(inputs)).bind({i: inputs[i] for i in fixed}, keep)
 
 
@@ -276,7 +276,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
             return program(inputs, *read(inputs)), None
         alone = sized if request.sizes else plain
         return Compiled(functools.partial(alone, program), report=(program,),
-                        bind=binding(alone, program), same=word.same(),
+                        bind=binding(alone, program, True), same=word.same(),
                         early=getattr(program, "early", None))
     split, order = (found := Halves.of(request, options)).split, found.order
     kept = places(split, order)
@@ -307,7 +307,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         return v.spread(v.program([*rest, *rows], *sizes))
     made = Compiled(
         functools.partial(forward, first), backward, replaying(found.functional, request),
-        programs, binding(forward, first), word.same(), reads_of(split, order),
+        programs, binding(forward, first, False), word.same(), reads_of(split, order),
         getattr(first, "early", None))
     if (options.check or options.audit) and not request.sizes:
         from lehr.compiler import check
@@ -321,10 +321,11 @@ def plain(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
     return program(inputs), None
 
 
-def binding(forward: Callable[..., Any], program: Any) -> Any:
-    """`Compiled.bind` of a program; None for one that reads all its inputs at each call."""
+def binding(forward: Callable[..., Any], program: Any, keep: bool) -> Any:
+    """`Compiled.bind` of a program; None for one that reads all its inputs at each call. `keep`:
+    whether weights may stay packed, as they hardly do where a step of training follows."""
     bind = getattr(program, "bind", None)
-    return bind and (lambda inputs, fixed: functools.partial(forward, bind(inputs, fixed)))
+    return bind and (lambda inputs, fixed: functools.partial(forward, bind(inputs, fixed, keep)))
 
 
 # Under PyTorch's names, too: those without code generation are the interpreter.

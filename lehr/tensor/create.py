@@ -57,7 +57,12 @@ def from_numpy(ndarray: Any) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     _check_order(ndarray)
-    made = marked(Tensor._from_array(ndarray))
+    return lent(ndarray)
+
+
+def lent(a: Any) -> Tensor:
+    """A tensor on memory that others may write to."""
+    made = marked(Tensor._from_array(a))
     made._storage.expose()
     return made
 
@@ -246,8 +251,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0,
         raise ValueError(f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset "
                          f"({offset} bytes) must not be greater than actual buffer length ({size} "
                          "bytes)")
-    made = marked(Tensor._from_array(np.frombuffer(buffer, dtype.np, count, offset)))
-    return _finished(made, requires_grad)
+    return _finished(lent(np.frombuffer(buffer, dtype.np, count, offset)), requires_grad)
 
 
 def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *,
@@ -262,7 +266,7 @@ def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *
     if not count:
         return placed(Tensor.F.zeros((0,), dtype=kind), device)
     made = np.memmap(filename, kind.np, "r+" if shared else "c", 0, (count,))
-    return _finished(placed(marked(Tensor._from_array(np.asarray(made))), device), requires_grad)
+    return _finished(placed(lent(np.asarray(made)), device), requires_grad)
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -270,7 +274,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if isinstance(ext_tensor, Tensor):
         made = ext_tensor.detach()
     else:
-        made = marked(Tensor._from_array(np.from_dlpack(ext_tensor)))
+        made = lent(np.from_dlpack(ext_tensor))
     return convert.to(made, device, None, bool(copy))
 
 

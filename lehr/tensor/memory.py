@@ -285,8 +285,10 @@ class UntypedStorage:
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
+            made = Storage(self._storage.flat[i])
+            made.expose()       # each has counts of its own
             self._storage.expose()
-            return UntypedStorage(Storage(self._storage.flat[i]))
+            return UntypedStorage(made)
         return int(self._storage.flat[i])
 
     def __setitem__(self, i: Any, value: Any) -> None:
