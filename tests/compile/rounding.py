@@ -1,0 +1,159 @@
+"""What rounding alone may do to a program: the eager program again, its ops' roundings moved.
+
+Where a compiled result is not eager's to the precision of its dtype, the difference may be
+rounding that the program magnifies: float64 results of float32 arithmetic, gradients that cancel
+behind a batch norm, Adam's quotients of those, `frexp` of what is 0 but for rounding. That is
+proven here, not assumed: the same program runs eagerly `TRIALS` times, and every op that rounds
+gets a relative error of its precision. What these runs move as much as the compiled one is
+rounding; all else is a fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from lehr.base import dtype as dt
+from lehr.compiler import check
+from lehr.ops import optimize
+from lehr.ops.registry import CREATE, INDEX, POINTWISE, RANDOM, VIEW, Op
+from lehr.tensor import dispatch
+from lehr.tensor.tensor import Tensor
+
+TRIALS = 12     # runs of a program
+LOUD = 8.0      # how far beyond the most that they move a result a compiled one may lie
+
+# What may differ without a proof, beside what the compiler's own checks let pass: few units in the
+# last place of an array's largest element.
+PART = {"float64": 0.01, "float32": 0.01, "float16": 0.1, "bfloat16": 0.16, "complex128": 0.01,
+        "complex64": 0.01}
+
+# Ops of kinds that round which give back numbers that they got, or whole ones.
+EXACT = frozenset((
+    "abs all amax amin angle any argmax argmin bitwise_and bitwise_left_shift bitwise_not "
+    "bitwise_or bitwise_right_shift bitwise_xor ceil check_divisor clamp clamp_max clamp_min clone "
+    "complex conj copysign count_nonzero eq floor floor_divide fmax fmin fmod frac frexp ge gt "
+    "hardshrink hardtanh heaviside isclose isfinite isinf isnan isneginf isposinf isreal ldexp le "
+    "logical_and logical_not logical_or logical_xor lt masked_fill max max_dim maximum min min_dim "
+    "minimum nan_to_num ne neg nextafter number relu relu6 round scan_max scan_min sgn sign "
+    "signbit threshold to_dtype trunc trunc_divide where").split())
+# Ops of the other kinds that round.
+ROUNDED = frozenset((
+    "adaptive_sum alpha_dropout dropout embedding_backward exponential index_add index_put "
+    "index_put_gradient linspace logspace normal overlap put rrelu_train scatter_add "
+    "scatter_reduce unfold_backward window_sum").split())
+# Precisions, and the bits that make a number short: sums, products and quotients of numbers this
+# short were exact, so no order of additions rounds them otherwise.
+SHORT = {np.dtype(np.float32): (np.uint32, 12), np.dtype(np.float64): (np.uint64, 29)}
+
+
+def rounds(op: Op) -> bool:
+    if op.kind in (VIEW, CREATE, INDEX, RANDOM):
+        return op.name in ROUNDED
+    return op.name not in EXACT
+
+
+class Shaker:
+    """Runs ops with errors of rounding. Those of half precision stay: they are computed in float32
+    and rounded once, eagerly and compiled."""
+
+    def __init__(self, seed: int) -> None:
+        self.pick = np.random.Generator(np.random.PCG64(seed))
+        self.eager = dispatch.eager
+
+    def __call__(self, op: Op, args: tuple[Any, ...]) -> Any:
+        if not rounds(op):
+            return self.eager(op, args)
+        if op.kind is not POINTWISE:    # its sums may cancel: their error is that of the terms
+            args = tuple(self._operand(a) for a in args)
+        made = self.eager(op, args)
+        for t in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(t, Tensor) and t._storage.owner is not None:
+                self.move(t._array)
+        return made
+
+    def _operand(self, a: Any) -> Any:
+        if type(a) in (list, tuple):
+            return type(a)(map(self._operand, a))
+        if not isinstance(a, Tensor) or a.numel() == 0 or self.parts(a._array) is None:
+            return a
+        made = Tensor._make(a._storage.copy(), a.dtype, a._shape, a._strides, a._offset)
+        self.move(made._array)
+        return made
+
+    @staticmethod
+    def parts(array: Any) -> Any:
+        """The real numbers of an array, as an array on its memory; None where there are none."""
+        if not isinstance(array, np.ndarray):
+            return None
+        if array.dtype.kind == "c":
+            array = array.view(array.real.dtype) if array.flags.c_contiguous else None
+        return array if array is not None and array.dtype in SHORT else None
+
+    def move(self, array: Any) -> None:
+        """Gives all but short numbers a relative error, in place."""
+        array = self.parts(array)
+        if array is None or array.size == 0:
+            return
+        bits, low = SHORT[array.dtype]
+        tail = array.copy(order="C").view(bits) & bits((1 << low) - 1)
+        size = np.finfo(array.dtype).eps
+        with np.errstate(all="ignore"):
+            moved = array * (1 + size * self.pick.uniform(-1, 1, array.shape))
+        np.copyto(array, moved.astype(array.dtype), where=(tail != 0) & np.isfinite(array))
+
+
+@contextlib.contextmanager
+def shaken(seed: int) -> Iterator[None]:
+    """Eager ops round otherwise inside."""
+    with mock.patch.object(dispatch, "eager", Shaker(seed)), \
+            mock.patch.dict(optimize.KERNELS, clear=True):
+        yield
+
+
+def explained(have: Any, want: Any, runs: Sequence[Any]) -> bool:
+    """Whether rounding, as in the descriptions `runs`, makes one description of another.
+
+    Numbers: by how far the runs move them. All else: where it differs, a run has the same.
+    """
+    if hasattr(have, "array"):
+        return hasattr(want, "array") and near(
+            have.array, want.array, [r.array for r in runs if hasattr(r, "array")])
+    if not isinstance(have, (tuple, list)):
+        return type(have) is type(want) and bool(have == want) or have in runs
+    if not alike(have, want):
+        runs = [r for r in runs if alike(have, r)]
+        return bool(runs) and explained(have, runs[0], runs[1:])
+    runs = [r for r in runs if alike(have, r)]
+    return all(explained(a, b, [r[i] for r in runs])
+               for i, (a, b) in enumerate(zip(have, want, strict=True)))
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two descriptions have the same kind and number of parts."""
+    return type(a) is type(b) and len(a) == len(b) and (
+        not a or not isinstance(a[0], str) or a[0] == b[0])
+
+
+def difference(have: Any, want: Any, slack: Any = 0.0) -> str:
+    """`check.difference`, to the last digits."""
+    return check.difference(have, want, slack, PART.get(dt.of_numpy(want.dtype).name, 1.0))
+
+
+def near(have: Any, want: Any, runs: Sequence[Any]) -> bool:
+    """Whether numbers lie no farther from those wanted than `LOUD` times what the runs did, or are
+    those of a run."""
+    if have.dtype != want.dtype or have.shape != want.shape:
+        return False
+    runs = [r for r in runs if r.dtype == want.dtype and r.shape == want.shape]
+    same = [have == r for r in runs] + [(have != have) & (r != r) for r in runs]
+    slack: Any = 0.0
+    if want.dtype.kind not in "iub" and runs:
+        kind = np.complex128 if want.dtype.kind == "c" else np.float64
+        with np.errstate(all="ignore"):
+            slack = LOUD * np.max([np.abs(r.astype(kind) - want.astype(kind)) for r in runs], 0)
+    return not difference(have, np.where(np.any(same, 0), have, want), slack)
