@@ -494,3 +494,13 @@ def test_a_view_made_in_no_grad_of_what_was_written() -> None:
     for g in (f, torch.compile(f), torch.compile(f)):
         t, v = g(torch.ones(3, 2).requires_grad_())
         assert t.requires_grad and v.requires_grad and v.tolist() == [[1.5, 1.5], [2.0, 2.0]]
+
+
+@case(lambda: (make((2, 2), "float32", 0), []))
+def unrecorded_view_of_a_leaf_that_is_not_returned(x: Any, xs: list[Any]) -> Any:
+    """Seed 3003650: the leaf is on memory that something else of the program is on."""
+    outer = x.view_as(x).detach().requires_grad_()
+    inner = (x * 2).detach().requires_grad_()
+    with torch.no_grad():
+        xs.append(outer[0])
+        return inner[0]

@@ -208,7 +208,7 @@ class Captured:
             source = self.tracer.sources[id(self.tracer.reals[id(base)])]
             made = Output(-1, source, *here, False, base)
             if is_leaf(t):
-                self.aliases.append(t)
+                self.leaf(t, base)
             elif t.requires_grad and t is not base and (
                     not base.requires_grad or t._view is None or t._view.base is not base
                     or t._view.guarded):
@@ -230,7 +230,7 @@ class Captured:
         root = trace.tensor
         needs, leaf = t.requires_grad, is_leaf(t)
         if leaf and t is not root:
-            self.aliases.append(t)
+            self.leaf(t, root)
         elif needs and t._view is not None and t._view.guarded:
             self.shared_leaf()
         elif needs and t is not root and (t._view is None or t._view.base is not root):
@@ -247,6 +247,14 @@ class Captured:
         plain = t._view is None and here == trace.root and not root.requires_grad and not leaf
         itself = (t is root or plain) and (leaf or type(t) is Tensor)
         return Output(index, None, *here, itself, root)  # type: ignore[call-arg]
+
+    def leaf(self, t: Tensor, base: Tensor) -> None:
+        """A leaf on the memory of `base`. One that is so as a view of a third tensor, made while
+        nothing was recorded, says nothing of it when it is built again."""
+        own = t._meta is not None and t._meta.requires_grad
+        if not own and t._view is not None and t._view.base is not base:
+            self.shared_leaf()
+        self.aliases.append(t)
 
     def output(self, t: Tensor, differentiable: Tensor | None) -> int:
         """The number of a new output."""
