@@ -72,6 +72,7 @@ INDUCTOR: dict[str, Setting] = {
     "force_disable_caches": Setting(False, "cache", NOT),
     "compile_threads": Setting(2, "jobs"),
     "cpp.threads": Setting(0, "threads", {-1: 0}),
+    "cpp.weight_prepack": Setting(True, "pack_weights"),
     **{name: Setting(False) for name in (
         "coordinate_descent_tuning", "max_autotune_gemm", "max_autotune_pointwise", "freezing",
         "benchmark_kernel", "benchmark_fusion", "fallback_random", "emulate_precision_casts",
@@ -80,7 +81,7 @@ INDUCTOR: dict[str, Setting] = {
         "trace.enabled", "trace.graph_diagram", "triton.cudagraph_trees",
         "profiler_mark_wrapper_call", "triton.unique_kernel_names", "triton.store_cubin",
         "triton.autotune_pointwise",
-        "triton.tiling_prevents_pointwise_fusion", "cpp.weight_prepack", "cpp.descriptive_names",
+        "triton.tiling_prevents_pointwise_fusion", "cpp.descriptive_names",
         "cpp.enable_kernel_profile", "cpp.enable_floating_point_contract_flag")},
     **{name: Setting(True) for name in (
         "epilogue_fusion", "shape_padding", "pattern_matcher", "conv_1x1_as_mm", "split_reductions",

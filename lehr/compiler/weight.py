@@ -125,7 +125,7 @@ class Weights:
             if origin.writes != writes:
                 return self.renew()
         if packs.slots:
-            COUNTERS.add("packed_calls")
+            COUNTERS.tick("packed_calls")
         return packs
 
     def renew(self) -> Packs[Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import pathlib
 import pickle
+import re
 import threading
 import warnings
 
@@ -439,6 +441,14 @@ def test_mapped_files_are_not_packed(tmp_path):
         t.pack()
 
 
+def test_all_writes_are_counted_in_one_place():
+    """No file but one counts a write by itself."""
+    root = pathlib.Path(torch.__file__).parent
+    found = [str(p) for p in root.rglob("*.py") if p.name != "storage.py"
+             and re.search(r"_storage\.version \+?=[^=]", p.read_text())]
+    assert not found
+
+
 # -- what packing keeps ----------------------------------------------------------------------------
 
 def test_a_weight_that_changes_at_every_call_is_never_packed(watched):
@@ -467,6 +477,11 @@ def test_memory_goes_with_the_function_and_with_changes():
     gc.collect()
     assert memory.host.stats()["allocated"] - before < SIZE * SIZE * 6
     assert not weights._known or all(p.origin is not None for p in weights._known.values())
+
+
+def test_float32_products_of_many_rows_pack_by_themselves(watched):
+    watched.x = torch.randn(512, SIZE)
+    watched.loose()
 
 
 def test_functions_share_a_packed_weight(watched):

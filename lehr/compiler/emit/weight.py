@@ -14,6 +14,8 @@ from lehr.base import dtype as dt
 from lehr.compiler.emit.product import Product
 from lehr.compiler.loop.ir import Buffer, Operand
 
+FEW = 384   # rows up to which a float32 product is faster by it: packing is little of more
+
 
 class Weight(NamedTuple):
     """How a weight lies in a parameter: `offset` in bytes, rows `ld` elements apart; `n` columns of
@@ -39,8 +41,9 @@ def weight(q: Product, template: str, views: Mapping[Buffer, Operand]) -> Weight
     numbers = (n, k, b.leading, offset, *b.step)
     if not all(isinstance(x, int) for x in numbers) or any(b.step) or 0 in (n, k):
         return None
-    # What `run/product.c` leaves to BLAS.
-    if template == "split" and (k < 32 or n <= 64 or isinstance(m, int) and m * n < 64 * (m + n)):
+    # Small ones are what `run/product.c` leaves to BLAS.
+    if template == "split" and (k < 32 or n <= 64 or isinstance(m, int) and (
+            m > FEW or m * n < 64 * (m + n))):
         return None
     item = b.buffer.dtype.itemsize
     return Weight(buffer, template, offset * item, int(b.buffer.dtype is dt.float32), b.trans,
