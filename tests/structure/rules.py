@@ -53,7 +53,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lehr.compiler.counters": (_base,),
     **{f"lehr.compiler.{name}": EVERYTHING for name in (
         "audit", "choice", "custom", "dynamo", "explain", "journal", "locate", "module", "setting",
-        "stages", "stance", "weight", "world")},
+        "stages", "stance", "variant", "weight", "world")},
     "lehr._dynamo": EVERYTHING,
     "lehr._inductor": EVERYTHING,
     "lehr._functorch": EVERYTHING,

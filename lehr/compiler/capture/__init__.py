@@ -10,7 +10,8 @@ Files, in the order in which to read them:
 * `source`: where a value came from; `fact`: what a guard says; `breaks`: why capture stops.
 * `value`: the base class `Value`, `Lazy` (not used yet), `Const`, `Known` (taken whole).
 * `objects` (instances, functions, classes, cells, properties), `sequence`, `mapping`, `sets`,
-  `iterators`, `generator`, `fault` (exceptions): values with parts.
+  `iterators`, `upcoming` (iterators from outside), `generator`, `fault` (exceptions): values with
+  parts.
 * `frame` (slots, argument binding), `steps` and `control` (one function per instruction).
 * `attribute`, `operation`, `calling`, `wrapping`, `klass`: the object protocol, as parts of
   `machine.Machine`.

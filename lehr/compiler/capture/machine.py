@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from . import upcoming as upcoming  # fills FACTORIES
 from .attribute import Attributes
 from .breaks import CaptureBreak, Spot
 from .builtins import CALLABLES, MODELS

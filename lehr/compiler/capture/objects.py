@@ -428,6 +428,15 @@ class ClassValue(Value):
         kind = m.class_of(cls)
         return Const(m.native_op(type.__subclasscheck__, self.real, kind))
 
+    @slot("__subclasses__")
+    def subclasses(self, m: Machine) -> Value:
+        ask = type.__subclasses__.__get__(self.real)
+        found = ask()
+        if not m.fresh_classes.keys().isdisjoint(found):
+            m.stop("fresh-class", f"{self.real.__qualname__}.__subclasses__")
+        m.guard(const(ask, f"{self.real.__qualname__}.__subclasses__"), "returns", found)
+        return m.list_value([m.wrap(k, None) for k in found])
+
     @slot("__annotations__")
     def get_annotations(self, m: Machine) -> Value:
         found = m.class_space(self).shown.find(m, "__annotations__")

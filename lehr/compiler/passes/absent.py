@@ -59,4 +59,5 @@ def _alone(node: Node, nothing: Collection[Value], known: dict[Value, Any]) -> A
 def _zeros(builder: Builder, v: Value) -> Value:
     kind = v.type
     assert isinstance(kind, TensorType)
-    return builder.F.full(kind.shape, 0, dtype=kind.dtype, device=kind.device)  # type: ignore[no-any-return]
+    made: Value = builder.F.full(kind.shape, 0, dtype=kind.dtype, device=kind.device)
+    return made

@@ -139,7 +139,7 @@ def context_swallows_what_a_break_raises(x):
     return x + 1
 
 
-@case(given(TEN), graphs=3, breaks=3, repeat=2)
+@case(given(TEN), graphs=3, breaks=2, repeat=2)
 def return_from_inside_a_context(x):
     for i in range(2):
         with Context(i):

@@ -9,7 +9,7 @@ from .case import LOG, case, given, note, t
 TEN = t(1.0, 2.0)
 
 
-@case(given(TEN, 4), given(TEN, 7), graphs=4, breaks=4)
+@case(given(TEN, 4), given(TEN, 7), graphs=4, breaks=3)
 def print_in_a_body(x, n):
     for i in range(n):
         x = x * 2
@@ -18,7 +18,7 @@ def print_in_a_body(x, n):
     return x
 
 
-@case(given(TEN, 5), graphs=2, breaks=4, repeat=2)
+@case(given(TEN, 5), graphs=3, breaks=3, repeat=2)
 def index_in_the_graph(x, n):
     for i in range(n):
         print("i", i)
@@ -26,7 +26,7 @@ def index_in_the_graph(x, n):
     return x
 
 
-@case(given([TEN, t(3.0, 4.0), t(5.0, 6.0)]), graphs=2, breaks=3, repeat=2)
+@case(given([TEN, t(3.0, 4.0), t(5.0, 6.0)]), graphs=2, breaks=2, repeat=2)
 def over_a_list_of_tensors(xs):
     total = 0
     for x in xs:
@@ -35,7 +35,7 @@ def over_a_list_of_tensors(xs):
     return total
 
 
-@case(given(TEN), graphs=5, breaks=5, repeat=2)
+@case(given(TEN), graphs=5, breaks=4, repeat=2)
 def appends_to_a_fresh_list(x):
     out = []
     for i in range(4):
@@ -45,7 +45,7 @@ def appends_to_a_fresh_list(x):
     return out
 
 
-@case(given(TEN, list), graphs=3, breaks=3, repeat=2)
+@case(given(TEN, list), graphs=4, breaks=3, repeat=2)
 def appends_to_a_given_list(x, out):
     for i in range(4):
         y = x * i
@@ -53,7 +53,7 @@ def appends_to_a_given_list(x, out):
         out.append(y + 1)
 
 
-@case(given(TEN), graphs=4, breaks=6, repeat=2)
+@case(given(TEN), graphs=5, breaks=5, repeat=2)
 def nested(x):
     for i in range(3):
         for _ in range(2):
@@ -71,7 +71,7 @@ def while_on_data(x):
     return x, steps
 
 
-@case(given(t(1.0, 2.0)), given(t(3.0, 1.0)), graphs=2, breaks=3)
+@case(given(t(1.0, 2.0)), given(t(3.0, 1.0)), graphs=2, breaks=2)
 def leaves_early(x):
     for i in range(10):
         x = x * 2
@@ -82,7 +82,7 @@ def leaves_early(x):
     return x, i
 
 
-@case(given(t(1.0, 2.0)), graphs=3, breaks=4, repeat=2)
+@case(given(t(1.0, 2.0)), graphs=4, breaks=4, repeat=2)
 def continues(x):
     kept = []
     for i in range(4):
@@ -93,7 +93,7 @@ def continues(x):
     return kept
 
 
-@case(given(t(1.0, 2.0)), graphs=3, breaks=4, repeat=2)
+@case(given(t(1.0, 2.0)), graphs=4, breaks=3, repeat=2)
 def returns_from_inside(x):
     for i in range(5):
         x = x + 1
@@ -103,7 +103,7 @@ def returns_from_inside(x):
     return x
 
 
-@case(given(TEN), graphs=3, breaks=3, repeat=2)
+@case(given(TEN), graphs=3, breaks=2, repeat=2)
 def for_else(x):
     for i in range(3):
         x = x + 1
@@ -113,7 +113,7 @@ def for_else(x):
     return x
 
 
-@case(given({"a": TEN, "b": t(3.0, 4.0)}), graphs=2, breaks=3, repeat=2)
+@case(given({"a": TEN, "b": t(3.0, 4.0)}), graphs=2, breaks=2, repeat=2)
 def over_items(d):
     total = 0
     for k, v in d.items():
@@ -131,25 +131,25 @@ def over_zip_and_enumerate(xs, ws):
     return total
 
 
-@case(given(TEN), graphs={(3, 11): 2, None: 3}, breaks={(3, 11): 4, None: 3}, repeat=2)
+@case(given(TEN), graphs=4, breaks={(3, 11): 4, None: 3}, repeat=2)
 def comprehension(x):
     return [x * i + len([print(i)]) for i in range(3)]
 
 
-@case(given(TEN), graphs=2, breaks={(3, 11): 6, None: 5}, repeat=2)
+@case(given(TEN), graphs=3, breaks={(3, 11): 5, None: 4}, repeat=2)
 def comprehension_with_condition(x):
     y = x * 2
     return y, [x + i for i in range(4) if print("if", i) is None and i % 2]
 
 
-@case(given(TEN), graphs=2, breaks={(3, 11): 10, None: 8}, repeat=2)
+@case(given(TEN), graphs=2, breaks={(3, 11): 6, None: 4}, repeat=2)
 def dict_and_set_comprehensions(x):
     d = {i: x + i for i in range(2) if not print("d", i)}
     s = {i for i in range(2) if not print("s", i)}
     return d, s
 
 
-@case(given(TEN), graphs=2, breaks={(3, 11): 5, None: 4}, repeat=2)
+@case(given(TEN), graphs=2, breaks={(3, 11): 3, None: 2}, repeat=2)
 def comprehension_keeps_outer_names(x):
     i = "kept"
     a = [x * i for i in range(2) if print(i) is None]
@@ -244,7 +244,7 @@ def generator_expression(x):
     return a, list(g)
 
 
-@case(given(TEN), graphs=2, breaks=5, repeat=2)
+@case(given(TEN), graphs=2, breaks=2, repeat=2)
 def iterators_in_flight(x):
     a, b = iter([1, 2, 3]), itertools.count(5)
     c, d = iter({"k": 1, "l": 2}), map(note, [7, 8, 9])
@@ -269,7 +269,7 @@ def unpacking_a_generator(x):
     return a, b
 
 
-@case(given(TEN), graphs=3, breaks=4, repeat=2)
+@case(given(TEN), graphs=3, breaks=3, repeat=2)
 def sizes_that_change(x):
     for i in range(3):
         x = torch.cat([x, x[:1] * i])
