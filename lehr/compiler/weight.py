@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from lehr.compiler.counters import COUNTERS
 from lehr.compiler.run import memory, template
+from lehr.ops import registry
 from lehr.tensor.storage import Storage
 from lehr.tensor.tensor import Tensor
 
@@ -31,8 +32,8 @@ class Packed:
     def __init__(self, origin: Storage, writes: float, buffer: memory.Buffer) -> None:
         self.origin, self.writes, self.buffer = origin, writes, buffer
 
-    def __del__(self) -> None:
-        memory.host.release(self.buffer)
+    def __del__(self, release: Any = memory.host.release) -> None:  # modules may be gone by then
+        release(self.buffer)
 
 
 class Packs(list[_T], Generic[_T]):
@@ -60,10 +61,11 @@ class Weight:
     def __init__(self, entry: Mapping[str, Any], tensor: Tensor) -> None:
         self.entry, storage = entry, tensor._storage
         self.storage, self.origin = storage, storage.origin
-        self.address = (storage.ptr + tensor._offset * tensor.dtype.itemsize + entry["offset"])
+        self.address = storage.ptr + tensor._offset * tensor.dtype.itemsize + entry["offset"]
         self.key = (self.address, *(entry[n] for n in "template wide tb ld n k".split()))
-        self.writes: float | None = None
-        self.packed: Packed | None = None
+        now = self.origin.writes
+        self.packed = self.other(now)
+        self.writes = None if self.packed is None else now
 
     def look(self) -> bool:
         """Takes note of writes, or packs the weight where there were none since the last call;
@@ -111,7 +113,11 @@ class Weights:
 
     @classmethod
     def of(cls, record: Mapping[str, Any], bound: Mapping[int, Tensor]) -> Weights | None:
-        """Those that a record names, of tensors that stay; None where none of them may be kept."""
+        """Those that a record names, of tensors that stay; None where none of them may be kept:
+        the user's own ops may write to anything in the middle of a call."""
+        ops = [registry.get(s["host"]) for s in record["steps"] if "host" in s]
+        if not all(op.module.startswith("lehr.ops.") for op in ops):
+            return None
         found = [Weight(e, bound[e["param"]]) for e in record.get("weights", ())
                  if e["param"] in bound and bound[e["param"]]._storage.private]
         return cls(found) if found else None

@@ -494,6 +494,38 @@ def test_functions_share_a_packed_weight(watched):
     assert stats()["weights_packed"] == before
 
 
+def test_a_new_look_at_the_guards_keeps_what_is_packed(watched, monkeypatch):
+    watched.pack()
+    of = weights.Weights.of
+    before = stats()
+    bound = []
+    monkeypatch.setattr(weights.Weights, "of", classmethod(
+        lambda cls, *given: bound.append(of(*given)) or bound[-1]))
+    watched.line.note = 1       # another word of memory: the guards hold
+    for _ in range(3):
+        watched.call(watched.x)
+    after = stats()
+    assert len(bound) == 1
+    assert after["weights_packed"] == before["weights_packed"]
+    assert after["packed_calls"] >= before["packed_calls"] + 2
+
+
+def test_an_op_of_the_users_may_write_to_a_weight_in_secret(watched):
+    late = []
+
+    @torch.library.custom_op("weights::secret", mutates_args=())
+    def secret(t: torch.Tensor) -> torch.Tensor:
+        if late:
+            watched.weight.data.add_(1)
+        return t.clone()
+
+    secret.register_fake(torch.empty_like)
+    call = torch.compile(lambda x: watched.line(secret(watched.line(x))))
+    first = [call(watched.x) for _ in range(4)][-1]
+    late.append(True)
+    assert abs(call(watched.x) - first).max() > 1       # seen in the very call
+
+
 def test_the_option(watched):
     before = stats()
     for _ in range(4):
