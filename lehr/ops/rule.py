@@ -102,6 +102,9 @@ def broadcast(*shapes: Shape) -> Shape:
             elif not same(have, s):
                 if not isinstance(s, int) and same(s, 1):
                     continue
+                if not isinstance(have, int) and same(have, 1):
+                    out[i] = s
+                    continue
                 raise RuntimeError(f"The size of tensor a ({have}) must match the size of tensor "
                                    f"b ({s}) "
                                    f"at non-singleton dimension {i}")

@@ -1,5 +1,6 @@
 """Sizes that change from call to call: one graph serves them all, and gives what eager gives."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import lehr as torch
 from lehr.compiler import stats
 from lehr.tensor.state import STATE
+from tests.compile import loops
 
 F = torch.nn.functional
 SIZES = (5, 7, 3, 2, 16, 9)
@@ -513,3 +515,27 @@ def test_sizes_that_an_op_refuses(name: str, dynamic: bool | None) -> None:
             for a, b in zip(*(t if isinstance(t, tuple) else (t,) for t in (made(x), want)),
                             strict=True):
                 assert a.shape == b.shape
+
+
+@pytest.mark.parametrize("backend", ["loops", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("f", [
+    lambda c: c + c[::2], lambda c: c[::2] * c, lambda c: c[1:] - c, lambda c: c.t()[:, 1:] + 1,
+    lambda c: torch.where(c[2:, :1] > 0, 1, c[2:]), lambda c: (c[::2] + c.exp()[::2]).sum(0) + c,
+    lambda c: c[::2, None] @ torch.ones(4, 3, 2), lambda c: torch.lerp(c, c[::2], c[:, :1]),
+    lambda c: c.addcmul(c[::2], c), lambda c: c.t().contiguous().t()[::2] + c.exp(),
+    lambda c: F.linear(c, c[::2], c.sum(1)[::2]), lambda c: torch.cat([c[::2] * c, c[::2]]),
+], ids=["strided", "first", "one less", "columns", "none", "sum", "product", "lerp", "addcmul",
+        "turned", "linear", "joined"])
+def test_sizes_that_come_out_as_one_broadcast(f, backend):
+    """Seed 4001323: half of a size of 2 is 1, and is read from where that one row is."""
+    assert loops
+    g = torch.compile(f, backend=backend, dynamic=True)
+    for n in (2, 4, 2, 3, 1):
+        x = fresh(n, 0, 3)
+        try:
+            want = f(x)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error))):
+                g(x)
+            continue
+        same(g(x), want, n)

@@ -504,3 +504,11 @@ def unrecorded_view_of_a_leaf_that_is_not_returned(x: Any, xs: list[Any]) -> Any
     with torch.no_grad():
         xs.append(outer[0])
         return inner[0]
+
+
+@case(lambda: (make((2,), "float32", 0),))
+def gradient_and_view_of_a_leaf_that_is_not_returned(x: Any) -> Any:
+    """Seed 4001278: a backward by the view adds to that gradient."""
+    leaf = x.clone().requires_grad_()
+    (leaf * x).sum().backward()
+    return leaf.grad, leaf[..., None]

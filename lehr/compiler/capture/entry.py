@@ -54,6 +54,7 @@ class Request(NamedTuple):
     places    of each symbol: (number of an input, dimension; None: it is the input, a number)
     tangents  the parameters that only backward has: gradients of the outputs `roots`
     strides   eager layout of every output and gradient
+    totals    how many of the gradients, the last ones, are of outputs
     """
 
     graph: Graph
@@ -62,10 +63,19 @@ class Request(NamedTuple):
     grad_strides: tuple[tuple[Any, ...], ...]
     sizes: Mapping[Any, int] = {}
     places: tuple[tuple[int, int | None], ...] = ()
+    totals: int = 0
+
+    @property
+    def usual(self) -> range:
+        """The numbers of the gradients that a backward gives."""
+        return range(len(self.grad_strides) - self.totals)
 
     def read(self, inputs: Sequence[Any]) -> tuple[int, ...]:
         """The sizes of a call, in the order of the symbols."""
         return tuple([inputs[i] if d is None else inputs[i]._shape[d] for i, d in self.places])
+
+
+Backwards = Callable[[Any, Sequence[Tensor | None], Sequence[int]], list[Tensor | None]]
 
 
 class Compiled(NamedTuple):
@@ -73,9 +83,10 @@ class Compiled(NamedTuple):
     order.
 
     forward   (inputs) -> (outputs, state for backward)
-    backward  (state, tangents) -> gradients; None where there is no joint graph. A tangent is None
-              where the result has no gradient, a gradient where it depends on such alone
-    replay    (inputs, tangents) -> the same, recorded on the tape, for double backward
+    backward  (state, tangents, numbers of gradients) -> these; None where there is no joint graph.
+              A tangent is None where the result has no gradient, a gradient where it depends on
+              such alone
+    replay    (inputs, tangents, numbers) -> the same, recorded on the tape, for double backward
     reads     numbers of the inputs whose memory `backward` reads; None: all
     bind      (inputs, numbers of those whose memory stays) -> a `forward` that costs less
     same      see `lehr.compiler.run.word`
@@ -83,8 +94,8 @@ class Compiled(NamedTuple):
     """
 
     forward: Callable[[Sequence[Any]], tuple[list[Tensor], Any]]
-    backward: Callable[[Any, Sequence[Tensor | None]], list[Tensor | None]] | None = None
-    replay: Callable[[Sequence[Any], Sequence[Tensor | None]], list[Tensor | None]] | None = None
+    backward: Backwards | None = None
+    replay: Backwards | None = None
     report: Any = None
     bind: Callable[[Sequence[Any], Collection[int]], Any] | None = None
     same: Any = None
@@ -186,10 +197,16 @@ class Captured:
             leaf = fn.variable if type(fn) is node.Accumulate else None
             if leaf is None or id(leaf) in own or id(leaf) in tracer.reals:
                 continue
-            if id(leaf._storage) not in self.slots and (
-                    leaf.grad is not None and id(leaf.grad._storage) in self.slots):
-                # A later backward adds to that gradient, and only the leaf says where it is.
-                machine.stop("tensor-change", "a gradient that outlives its leaf")
+            if id(leaf._storage) not in self.slots:
+                self.outlived(leaf)
+        for _, leaf in self.own:
+            if id(leaf) not in self.known:      # what is returned are views of it
+                self.outlived(leaf)
+
+    def outlived(self, leaf: Tensor) -> None:
+        """A later backward adds to a leaf's gradient, and only the leaf says where that is."""
+        if leaf.grad is not None and id(leaf.grad._storage) in self.slots:
+            self.machine.stop("tensor-change", "a gradient that outlives its leaf")
 
     def shared_leaf(self) -> None:
         """A leaf on other tensors' memory has a history that cannot be built again."""
@@ -521,22 +538,27 @@ class Entry:
                 how = captured.known[id(t)]
                 past = any(m < len(roots) for m in inner.get(n, ()))
                 captured.known[id(t)] = how._replace(passed=past)
-            found = self._derive(roots, leaves, tangents)
+            # Whose gradient may be asked for where others were made from them.
+            asked = [n for n in inner if n < len(roots) and roots[n][1].grad_fn is not None]
+            found = self._derive(roots, [*leaves, *(roots[n][1] for n in asked)], tangents)
             captured.facts = captured.machine.guards()  # functions of the program's made some
             self.roots = [i for i, _ in roots if i not in self.refused]
             self.spends = spending([t for i, t in roots if i not in self.refused])
             place = {n: self.roots.index(i) for n, (i, _) in enumerate(roots) if i in self.roots}
             self.inner = {place[n]: {place[m] for m in above if m in place}
                           for n, above in inner.items() if n in place}
-            self.leaves = [t for t, g in zip(leaves, found, strict=True) if g is not None]
+            self.leaves = [t for t, g in zip(leaves, found, strict=False) if g is not None]
             grads = [g for g in found if g is not None]
+            own = [place[n] for n, g in zip(asked, found[len(leaves):], strict=True)
+                   if g is not None]
+            self.totals = {n: len(self.leaves) + at for at, n in enumerate(own)}
             values = [tracer.value(g) for g in grads]
         finally:
             leave(held)
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
         return Request(graph, tuple(tangents), tuple(captured.strides),
                        tuple(g._strides for g in grads), dict(captured.machine.sizes.hints),
-                       self._places())
+                       self._places(), len(self.totals))
 
     def _places(self) -> tuple[tuple[int, int | None], ...]:
         """Where a call finds the value of each symbol."""
@@ -697,7 +719,8 @@ class Entry:
         versions = tuple((t, t._storage.version, reads is None or i in reads)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
         if self.roots:
-            made.extra = Call(self.compiled, state, inputs, versions, self.spends)
+            made.extra = Call(self.compiled, state, inputs, versions, self.spends,
+                              self.request.usual, self.totals)
         for n, i in enumerate(self.roots):
             meta = outputs[i]._autograd()
             meta.grad_fn, meta.index, meta.edge_version = made, n, 0

@@ -17,6 +17,7 @@ from lehr.base.proof import prove_le, prove_lt
 from lehr.compiler.graph.ir import Location, Node, ScalarType, TensorType, Value
 from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import MONOIDS, Axis, Bind, Buffer, Expr, axis, identity, last
+from lehr.ops.rule import same
 
 
 class Unlowered(TypeError):
@@ -205,8 +206,9 @@ class Elements:
         if isinstance(a, Value) and isinstance(a.type, TensorType):
             shape = a.type.shape
             gap = len(idx) - len(shape)
-            at = tuple(0 if isinstance(n, int) and n == 1 else idx[gap + d]
-                       for d, n in enumerate(shape))
+            whole = v.type.shape[gap:]      # type: ignore[union-attr]
+            at = tuple(0 if (n == 1 if isinstance(n, int) else not same(n, m)) else idx[gap + d]
+                       for d, (n, m) in enumerate(zip(shape, whole, strict=True)))
             e = self.element(a, at, self._mask)
         else:
             assert dtype is not None or isinstance(a, Value), a
