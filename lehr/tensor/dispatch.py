@@ -168,9 +168,15 @@ def inplace(op: Op, args: tuple[Any, ...]) -> Any:
         args = (target, *args[1:])
     elif not recorded and not state.special:
         direct = DIRECT.get(op.name)
-        if direct is not None and target._storage.owner is not None and direct(target, args):
-            target._storage.written()
-            return target
+        if direct is not None and target._storage.owner is not None:
+            try:
+                done = direct(target, args)
+            except BaseException:
+                target._storage.unsure()
+                raise
+            if done:
+                target._storage.written()
+                return target
     source = F.clone(target) if recorded and _saves_target(op, args) else target
     made = call(op, args if source is target else (source, *args[1:]))
     if made._shape != target._shape:
@@ -281,7 +287,11 @@ def assign(target: Tensor, value: Tensor) -> None:
     if tracer is not None:
         tracer.write(target, value)
     elif target._storage.owner is not None:
-        np.copyto(target._array, value._array)
+        try:
+            np.copyto(target._array, value._array)
+        except BaseException:   # a signal is handled when the copy is done
+            target._storage.unsure()
+            raise
     target._storage.written()
     if STATE.grad and ((value._meta is not None or value._view is not None) and value.requires_grad
                        or target.requires_grad):

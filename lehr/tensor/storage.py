@@ -50,6 +50,10 @@ class Storage:
         self.version += times
         (self._origin or self).writes += times
 
+    def unsure(self) -> None:
+        """A write was interrupted: something may be written."""
+        self.origin.writes += 1
+
     def expose(self) -> None:
         """From here on somebody else may write to the memory without telling."""
         self.origin.writes = NEVER

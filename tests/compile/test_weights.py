@@ -441,6 +441,24 @@ def test_mapped_files_are_not_packed(tmp_path):
         t.pack()
 
 
+@pytest.mark.parametrize("name", ["copy_", "erf_"])
+def test_a_write_that_is_interrupted(watched, monkeypatch, name):
+    """Ctrl-C while numbers are copied is noticed when they are."""
+    def copyto(to, *given, held=np.copyto):
+        held(to, *given)
+        raise KeyboardInterrupt
+
+    watched.pack()
+    before = bits(watched.weight)
+    arguments = [torch.ones(SIZE, SIZE)] * (name == "copy_")
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "copyto", copyto)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(watched.weight, name)(*arguments)
+    assert bits(watched.weight) != before
+    watched.fresh()
+
+
 def test_all_writes_are_counted_in_one_place():
     """No file but one counts a write by itself."""
     root = pathlib.Path(torch.__file__).parent

@@ -689,7 +689,7 @@ class Entry:
             for t, array in before if known else ():
                 np.copyto(t._array, array)
             for i, _ in self.written:       # something may have been written already
-                inputs[i]._storage.origin.writes += 1
+                inputs[i]._storage.unsure()
             if known:
                 raise Stopped from error
             raise
