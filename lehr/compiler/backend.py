@@ -11,7 +11,7 @@ import numpy as np
 
 from lehr.base import proof
 from lehr.base.options import Options
-from lehr.compiler.capture.entry import Compiled, Request, concrete
+from lehr.compiler.capture.entry import Backwards, Compiled, Request, concrete
 from lehr.compiler.counters import COUNTERS, NAMES
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
@@ -21,7 +21,7 @@ from lehr.compiler.passes import partition, pipeline
 from lehr.compiler.passes.decompose import TAKEN
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.run import cache, entry, executable, library, onednn, toolchain, word
-from lehr.compiler.variant import Variants, given
+from lehr.compiler.variant import Variants
 from lehr.ops import execute, registry
 from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
@@ -61,12 +61,13 @@ def reference(request: Request, options: Options) -> Compiled:
 
     variants = Variants(split.backward, named(split.backward, names), lambda g, numbers, sizes: g)
 
-    def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def backward(state: Any, tangents: Sequence[Tensor | None], numbers: Sequence[int]
+                 ) -> list[Tensor | None]:
         sizes, saved = state
-        v = variants.find(given(tangents), {})
+        v = variants.find(tangents, numbers, {})
         found = interp.run(v.program, [*saved, *(t._array for t in tangents if t is not None)],
                            sizes)
-        strides = [request.grad_strides[n] for n in v.numbers]
+        strides = [request.grad_strides[numbers[n]] for n in v.numbers]
         return v.spread(tensors(found["grads"], concrete(strides, sizes)))
     return Compiled(forward_joint, backward, replaying(graph, request), same=word.same(),
                     reads=reads_of(split, order), early=())
@@ -83,13 +84,14 @@ def named(graph: Graph, names: Sequence[str]) -> list[Value]:
     return [params[n] for n in names]
 
 
-def replaying(graph: Graph, request: Request) -> Callable[..., list[Tensor | None]]:
+def replaying(graph: Graph, request: Request) -> Backwards:
     """`Compiled.replay` of a joint graph."""
     variants = Variants(graph, named(graph, [t.name for t in request.tangents]),
                         lambda g, numbers, sizes: g)
 
-    def run(inputs: Sequence[Any], tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-        v = variants.find(given(tangents), {})
+    def run(inputs: Sequence[Any], tangents: Sequence[Tensor | None], numbers: Sequence[int]
+            ) -> list[Tensor | None]:
+        v = variants.find(tangents, numbers, {})
         there = [t for t in tangents if t is not None]
         return v.spread(replay(v.program, inputs, there, sizes_of(request, inputs)))
     return run
@@ -299,9 +301,10 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
         made = program(inputs, *sizes)
         return made[:count], (sizes, collect(kept, inputs, made[count:]))
 
-    def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def backward(state: Any, tangents: Sequence[Tensor | None], numbers: Sequence[int]
+                 ) -> list[Tensor | None]:
         sizes, rest = state
-        v = variants.find(given(tangents),
+        v = variants.find(tangents, numbers,
                           dict(zip(request.sizes, *sizes, strict=True)) if sizes else {})
         rows = [t if t.is_contiguous() else t.contiguous() for t in tangents if t is not None]
         return v.spread(v.program([*rest, *rows], *sizes))

@@ -24,7 +24,7 @@ from lehr.compiler.loop import fuse, lower, prologue
 from lehr.compiler.loop import interp as loop_interp
 from lehr.compiler.loop import plan as memory_plan
 from lehr.compiler.passes import partition, pipeline
-from lehr.compiler.variant import given
+from lehr.compiler.variant import there
 from lehr.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -185,9 +185,10 @@ def joint(compiled: Compiled, graph: Graph, forms: Sequence[tuple[str, Graph]],
         outputs, state = compiled.forward(inputs)
         return outputs, (state, arrays)
 
-    def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+    def backward(state: Any, tangents: Sequence[Tensor | None], numbers: Sequence[int]
+                 ) -> list[Tensor | None]:
         inner, arrays = state
-        if arrays is not None and not done and all(given(tangents)):
+        if arrays is not None and not done and all(there(tangents)):
             every = [*arrays, *copies(tangents)]
             compare(graph, (Stage("the captured graph", whole(graph)),
                             *(Stage(f"the graph after the pass {name}", whole(form))
@@ -196,7 +197,7 @@ def joint(compiled: Compiled, graph: Graph, forms: Sequence[tuple[str, Graph]],
                     [every[i] for i in sources])
             done.append(True)
         assert compiled.backward is not None
-        return compiled.backward(inner, tangents)
+        return compiled.backward(inner, tangents, numbers)
     return compiled._replace(forward=forward, backward=backward)
 
 

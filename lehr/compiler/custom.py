@@ -15,7 +15,7 @@ from lehr.compiler.graph.part import part
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.passes.functionalize import functionalize
 from lehr.compiler.run import word
-from lehr.compiler.variant import Variants, given
+from lehr.compiler.variant import Variants
 from lehr.tensor import dispatch
 from lehr.tensor.mode import no_grad
 from lehr.tensor.tensor import Tensor
@@ -104,10 +104,11 @@ def backend(make: Maker) -> Callable[..., Compiled]:
         variants = Variants(joint, named(joint, [t.name for t in request.tangents]),
                             lambda g, numbers, sizes: g)
 
-        def backward(state: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+        def backward(state: Any, tangents: Sequence[Tensor | None], numbers: Sequence[int]
+                 ) -> list[Tensor | None]:
             here, kept = state[0], iter(state[1])
             rest = (t for t in tangents if t is not None)
-            v = variants.find(given(tangents), {})
+            v = variants.find(tangents, numbers, {})
             arrays = [next(rest)._array if p.name in late else next(kept) for p in v.program.params]
             grads = interp.run(v.program, arrays, here)["grads"]
             return v.spread([Tensor._from_array(g) for g in grads])

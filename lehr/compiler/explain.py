@@ -212,7 +212,7 @@ def graph_report(made: Made) -> GraphReport:
     return GraphReport(
         made.name, made.place.file, made.place.line, tuple(lines(graph)), len(nodes),
         dict(kinds.most_common()), sum(p.name not in late for p in graph.params),
-        len(graph.results["outputs"]), len(graph.results["grads"]),
+        len(graph.results["outputs"]), len(entry.request.usual),
         tuple(guard.told(f) for f in entry.facts), costs[0] if costs else None,
         costs[1] if len(costs) > 1 else None, entry.hits,
         tuple(s for p in entry.compiled.report or () for s in native(p).run.spent()),

@@ -12,11 +12,11 @@ from lehr.base import proof
 from lehr.compiler.graph.ir import Graph, Value
 from lehr.compiler.passes.absent import absent
 
-Given = tuple[bool, ...]
+Given = tuple[tuple[bool, ...], tuple[int, ...]]    # which tangents are there, what is wanted
 
 
 class Variant(NamedTuple):
-    """numbers: of the gradients that the program gives, of `many` in all; relations: what
+    """numbers: where its gradients stand among the `many` that are wanted; relations: what
     must hold of the sizes of a call."""
 
     program: Any
@@ -25,7 +25,7 @@ class Variant(NamedTuple):
     relations: tuple[proof.Relation, ...] = ()
 
     def spread(self, made: Sequence[Any]) -> list[Any]:
-        """All gradients, None where there is none."""
+        """What is wanted, None where there is no gradient."""
         found: list[Any] = [None] * self.many
         for n, g in zip(self.numbers, made, strict=True):
             found[n] = g
@@ -56,11 +56,15 @@ class Variants:
 
     def whole(self, program: Any) -> None:
         """The program for all gradients, made already; what it takes for granted is guarded."""
-        count = len(self.graph.results["grads"])
-        self.made[(True,) * len(self.tangents)] = (Variant(program, range(count), count),)
+        every = tuple(range(len(self.graph.results["grads"])))
+        given = (True,) * len(self.tangents), every
+        self.made[given] = (Variant(program, every, len(every)),)
 
-    def find(self, given: Given, sizes: Mapping[Any, int]) -> Variant:
-        """The variant for a call; `sizes`: of the symbols."""
+    def find(self, tangents: Sequence[Any], wanted: Sequence[int], sizes: Mapping[Any, int]
+             ) -> Variant:
+        """The variant for a call and the numbers of the gradients that it is to give; `sizes`: of
+        the symbols."""
+        given = there(tangents), tuple(wanted)
         found = self._known(given, sizes)
         if found is not None:
             return found
@@ -78,22 +82,22 @@ class Variants:
         return None
 
     def _make(self, given: Given, sizes: Mapping[Any, int]) -> Variant:
-        there = [t for t, g in zip(self.tangents, given, strict=True) if g]
-        count = len(self.graph.results["grads"])
-        graph, numbers = self.graph, tuple(range(count))
-        if not all(given):
-            graph, numbers = absent(graph, set(self.tangents).difference(there), there)
+        present = [t for t, g in zip(self.tangents, given[0], strict=True) if g]
+        graph, wanted = self.graph, given[1]
+        places = tuple(range(len(wanted)))
+        if not all(given[0]) or len(wanted) < len(graph.results["grads"]):
+            graph, places = absent(graph, set(self.tangents).difference(present), present, wanted)
         with contextlib.ExitStack() as stack:
             texts = []
             if sizes:
                 stack.enter_context(proof.deciding(Sizes(sizes)))
                 texts = stack.enter_context(proof.noting())
-            program = self.make(graph, numbers, sizes)
+            program = self.make(graph, [wanted[n] for n in places], sizes)
         names = {v.name: v for v in sizes}
         relations = tuple(proof.Relation.parse(text, names) for text in dict.fromkeys(texts))
-        return Variant(program, numbers, count, relations)
+        return Variant(program, places, len(wanted), relations)
 
 
-def given(tangents: Sequence[Any]) -> Given:
+def there(tangents: Sequence[Any]) -> tuple[bool, ...]:
     """Which gradients are there."""
     return tuple([t is not None for t in tangents])

@@ -128,14 +128,13 @@ class Walk:
         """One node: hooks, the gradient rule, and where its results go."""
         marks = self.marks
         goes_on = marks is None or node in self.needed
-        if node.inner:
-            _past(node, slots, marks)
+        shown = _whole(node, slots, marks) if node.inner else slots
         if marks is not None and goes_on:
-            self._mark(node, slots, marks)
+            self._mark(node, shown, marks)
         if node.tensor_hooks or node.retain:
-            _run_tensor_hooks(node, slots)
+            _run_tensor_hooks(node, shown, slots)
         if marks is not None and not goes_on:
-            self._mark(node, slots, marks)
+            self._mark(node, shown, marks)
         if type(node) is Accumulate:
             if self.accumulate and (marks is None or (node, 0) in marks):
                 _accumulate(node, slots)
@@ -169,14 +168,16 @@ class Walk:
                 self.found[node, i] = g
 
 
-def _past(node: Node, slots: list[Tensor | None], marks: Any) -> None:
-    """RuntimeError where somebody is to see a gradient of which a part goes past the result."""
+def _whole(node: Node, slots: list[Tensor | None], marks: Any) -> list[Tensor | None]:
+    """The gradients, with what goes past a result where somebody is to see that result's."""
+    shown = list(slots)
     for index, made in node.inner.items():
         ref = (node.retain or {}).get(index)
         if any(slots[n] is not None for n in made) and (
                 (node, index) in (marks or ()) or (node.tensor_hooks or {}).get(index)
                 or (ref is not None and ref() is not None)):
-            raise RuntimeError(PAST)
+            shown[index] = node.total(slots, index)
+    return shown
 
 
 def _wanted(t: Tensor, accumulate: bool) -> tuple[Node, int]:
@@ -213,16 +214,19 @@ def _check_nan(node: Node, out: list[Tensor | None]) -> None:
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 
-def _run_tensor_hooks(node: Node, slots: list[Tensor | None]) -> None:
+def _run_tensor_hooks(node: Node, shown: list[Tensor | None], slots: list[Tensor | None]) -> None:
+    """`shown`: what hooks see; `slots`: what they may replace."""
     for index, table in (node.tensor_hooks or {}).items():
         for hook in list(table.values()):
-            g = slots[index]
+            g = shown[index]
             if g is not None:
                 made = hook(g)
                 if made is not None:
-                    slots[index] = _replacement(made, g, hook)
+                    if g is not slots[index]:
+                        raise RuntimeError(PAST)
+                    shown[index] = slots[index] = _replacement(made, g, hook)
     for index, ref in (node.retain or {}).items():
-        t, g = ref(), slots[index]
+        t, g = ref(), shown[index]
         if t is not None and g is not None:
             have = t._autograd().grad
             t._set_grad(g if have is None else plus(have, g))

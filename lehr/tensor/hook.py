@@ -9,9 +9,9 @@ from typing import Any
 
 from lehr.tensor.state import STATE
 
-PAST = ("a gradient was asked for (autograd.grad, a hook, retain_grad) of one result of a compiled "
-        "call, and reaches it through another result of that call, which was made from it: what "
-        "happened inside the call is not recorded. Ask for it inside the compiled function, or "
+PAST = ("a hook replaces, or somebody asks for, the gradient of one result of a compiled call of "
+        "which a part comes through another result of that call, which was made from it: what "
+        "happened inside the call is not recorded. Put the hook inside the compiled function, or "
         "compute the second result outside of it.")
 
 

@@ -220,6 +220,10 @@ class Node:
         if self.keeps():
             self.args = self.out = None
 
+    def total(self, grads: list[Tensor | None], result: int) -> Tensor | None:
+        """The gradient of a result in `inner`, with what goes past it."""
+        raise NotImplementedError
+
     def __call__(self, *grads: Tensor | None) -> Any:
         made = self.apply(list(grads))
         return made[0] if len(made) == 1 else tuple(made)

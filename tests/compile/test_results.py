@@ -24,44 +24,99 @@ def own_view(x: Any) -> Any:
     return y, (y * y).sum()
 
 
-def hooked(y: Any, z: Any) -> list[Any]:
+def several(x: Any) -> Any:
+    y = x * 2
+    z = y.exp()
+    return y, (z * y).sum(), z, y.sum() * 3
+
+
+def hooked(y: Any, z: Any, *more: Any) -> list[Any]:
     seen: list[Any] = []
     y.register_hook(lambda g: seen.append(g.tolist()))
     (z * 2).backward()
     return seen
 
 
-def retained(y: Any, z: Any) -> Any:
+def retained(y: Any, z: Any, *more: Any) -> Any:
     y.retain_grad()
     (z + y.sum()).backward()
     return y.grad.tolist()
 
 
 ASKED = {
-    "grad": lambda y, z: torch.autograd.grad(z, y)[0].tolist(),
-    "grad behind": lambda y, z: torch.autograd.grad(z * 2, y)[0].tolist(),
-    "grad unused": lambda y, z: torch.autograd.grad(z, y, allow_unused=True)[0].tolist(),
-    "inputs": lambda y, z: (z.backward(inputs=[y]), y.grad.tolist())[1],
+    "grad": lambda y, z, *more: torch.autograd.grad(z, y)[0].tolist(),
+    "grad behind": lambda y, z, *more: torch.autograd.grad(z * 2, y)[0].tolist(),
+    "grad unused": lambda y, z, *more: torch.autograd.grad(z, y, allow_unused=True)[0].tolist(),
+    "inputs": lambda y, z, *more: (z.backward(inputs=[y]), y.grad.tolist())[1],
     "hook": hooked, "retain": retained}
 
 
+BACKENDS = ("inductor", "reference", lambda graph, inputs: graph.forward)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=["c", "reference", "own"])
 @pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize("f", [pair, views, own_view])
-def test_a_gradient_that_passes_a_result_by_is_refused(f: Any, asked: str) -> None:
+def test_a_gradient_with_what_goes_past_the_result(asked: str, backend: Any) -> None:
+    for f in (pair, several):
+        made = []
+        for g in (f, torch.compile(f, backend=backend)):
+            x = torch.arange(3.0).requires_grad_()
+            made.append((ASKED[asked](*g(x * 1)), x.grad if x.grad is None else x.grad.tolist()))
+        assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("f", [views, own_view])
+def test_of_a_view_it_is_refused(f: Any, asked: str) -> None:
     x = torch.arange(3.0).requires_grad_()
     assert ASKED[asked](*f(x * 1))                  # eagerly it is known
     with pytest.raises(RuntimeError, match="one result of a compiled call"):
         ASKED[asked](*torch.compile(f)(x * 1))
 
 
-def test_a_program_that_asks_behind_a_break_is_refused_too() -> None:
+def test_a_hook_may_look_and_not_replace() -> None:
+    def look(f: Any, hook: Any) -> Any:
+        x = torch.arange(3.0).requires_grad_()
+        y, z = f(x)
+        y.register_hook(hook)
+        (z + y.sum()).backward()
+        return x.grad.tolist()
+    compiled = torch.compile(pair)
+    assert look(compiled, lambda g: None) == look(pair, lambda g: None)
+    with pytest.raises(RuntimeError, match="a hook replaces"):
+        look(compiled, lambda g: g * 2)
+
+
+def test_double_backward_of_a_result() -> None:
+    made = []
+    for f in (pair, torch.compile(pair)):
+        x = torch.arange(3.0).requires_grad_()
+        y, z = f(x)
+        first, = torch.autograd.grad(z, y, create_graph=True)
+        made.append((first.tolist(), torch.autograd.grad((first * first).sum(), x)[0].tolist()))
+    assert made[0] == made[1]
+
+
+def test_a_program_that_asks_behind_a_break() -> None:
     def f(x: Any) -> Any:
         y = x * 2
         str(y.sum().item())
         z = y * 3
         return torch.autograd.grad((z * z).sum(), z, allow_unused=True)
-    with pytest.raises(RuntimeError, match="one result of a compiled call"):
-        torch.compile(f)(torch.ones(2).requires_grad_())
+
+    def penalty(x: Any, w: Any) -> Any:
+        mixed = (x * 0.5 + 0.5).requires_grad_()
+        str(mixed.sum().item())
+        d = torch.tanh(mixed * w).sum()
+        g, = torch.autograd.grad(d, mixed, create_graph=True)
+        ((g.norm() - 1) ** 2).backward()
+        return d.detach(), w.grad
+    for g, inputs in ((f, [torch.ones(2)]), (penalty, [torch.ones(2), torch.ones(2)])):
+        made = []
+        for h in (g, torch.compile(g)):
+            made.append(h(*[t.clone().requires_grad_() for t in inputs]))
+        for a, b in zip(*made, strict=True):
+            torch.testing.assert_close(a, b)
 
 
 FINE = {

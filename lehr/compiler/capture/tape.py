@@ -1,8 +1,9 @@
 """The tape's nodes for compiled calls.
 
 All results of a call that carry gradients are results of one node. Where one of them was made from
-another, a gradient of the first reaches the call's inputs without passing through the second: what
-it adds to the second's gradient is not known outside. Asking for that is an error (`Node.inner`).
+another, a gradient of the first reaches the call's inputs without passing through the second
+(`Node.inner`). Who asks for the second's gradient gets it from a backward of its own
+(`Backward.total`); to replace it, as a hook may, is an error.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lehr.compiler.capture.tracer import Outside
 from lehr.tensor import node
+from lehr.tensor.hook import PAST
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -23,6 +25,8 @@ class Call(NamedTuple):
     inputs    of the call
     versions  (tensor, its version at the call, whether backward reads it) of the inputs
     spends    of each result, those whose backward needs what its own backward frees
+    usual     numbers of the gradients of the call's inputs
+    totals    result -> number of its own gradient, with all that comes through other results
     """
 
     compiled: Any
@@ -30,6 +34,8 @@ class Call(NamedTuple):
     inputs: Sequence[Any]
     versions: Sequence[tuple[Tensor, int, bool]]
     spends: Sequence[frozenset[int]]
+    usual: Sequence[int]
+    totals: Mapping[int, int]
 
 
 class Backward(node.Node):
@@ -54,12 +60,17 @@ class Backward(node.Node):
         return "CompiledBackward"
 
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
-        call: Call | None = self.extra
         self.asked = frozenset([n for n, g in enumerate(grads) if g is not None])
-        if call is None or not self.spent.isdisjoint(self.asked):
-            raise RuntimeError(node.FREED)
         if not self.asked:
             return [None] * len(self.edges)
+        return self.run(grads, None)
+
+    def run(self, grads: list[Tensor | None], numbers: Sequence[int] | None
+            ) -> list[Tensor | None]:
+        """The gradients of these numbers; None: those of the inputs."""
+        call: Call | None = self.extra
+        if call is None or any(n in self.spent for n, g in enumerate(grads) if g is not None):
+            raise RuntimeError(node.FREED)
         again = STATE.grad or STATE.tracer is not None
         for t, version, read in call.versions:
             if (read or again) and t._storage.version != version:
@@ -68,10 +79,18 @@ class Backward(node.Node):
                     f"inplace operation: an input of a compiled call, [torch.{t.dtype.name} "
                     f"{list(t._shape)}], is at version {t._storage.version}; expected version "
                     f"{version} instead.")
-        compiled = call.compiled
-        made: list[Tensor | None] = (compiled.replay(call.inputs, grads) if again else
-                                     compiled.backward(call.state, grads))
+        numbers, compiled = call.usual if numbers is None else numbers, call.compiled
+        made: list[Tensor | None] = (compiled.replay(call.inputs, grads, numbers) if again else
+                                     compiled.backward(call.state, grads, numbers))
         return made
+
+    def total(self, grads: list[Tensor | None], result: int) -> Tensor | None:
+        """The gradient of a result, with what comes through others that were made from it."""
+        if self.extra is None:
+            raise RuntimeError(node.FREED)
+        if result not in self.extra.totals:
+            raise RuntimeError(PAST)
+        return self.run(grads, (self.extra.totals[result],))[0]
 
     def release(self) -> None:
         call: Call | None = self.extra

@@ -7,23 +7,24 @@ what the others give. So what depends on absent gradients alone is left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from lehr.compiler.graph.ir import Builder, Graph, Node, TensorType, Value, map_values
 from lehr.compiler.graph.part import needed
 
 
-def absent(graph: Graph, missing: Collection[Value], present: Collection[Value]
-           ) -> tuple[Graph, tuple[int, ...]]:
-    """(the graph without the parameters `missing`, the numbers of the "grads" that it still
+def absent(graph: Graph, missing: Collection[Value], present: Collection[Value],
+           wanted: Sequence[int]) -> tuple[Graph, tuple[int, ...]]:
+    """(the graph without the parameters `missing`, which of the "grads" of the numbers `wanted` it
     gives). `present`: the parameters that are gradients, too, and there.
 
     The graph is without writes, and its gradients are linear in those parameters.
     """
     nothing = depends(graph, missing) - depends(graph, present)
-    left = [n for n, v in enumerate(graph.results["grads"]) if v not in nothing]
-    results = [graph.results["grads"][n] for n in left]
+    every = [graph.results["grads"][n] for n in wanted]
+    left = [n for n, v in enumerate(every) if v not in nothing]
+    results = [every[n] for n in left]
     builder = Builder(graph.name)
     builder.symbols = list(graph.symbols)
     known: dict[Value, Any] = {p: builder.param(p.name, p.type) for p in graph.params
