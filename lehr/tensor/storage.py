@@ -72,7 +72,7 @@ class Storage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.expose()       # a pickler may hand over the memory itself
-        return Storage, (None if self.owner is None else self.flat, self.device)
+        return _loaded, (None if self.owner is None else self.flat, self.device)
 
     @property
     def flat(self) -> Any:
@@ -106,3 +106,11 @@ class Storage:
             return np.empty(shape, dtype)
         flat = self.flat
         return np.ndarray(shape, dtype, flat, offset * size, tuple([s * size for s in strides]))
+
+
+def _loaded(flat: Any, device: Device) -> Storage:
+    """A storage from a pickle, whose memory may be somebody's buffer."""
+    made = Storage(flat, device)
+    if flat is not None and not flat.flags.owndata:
+        made.expose()
+    return made

@@ -219,6 +219,37 @@ def test_no_method_that_writes_is_forgotten():
     assert placed - other <= set(WRITES)
 
 
+def inside(a):
+    """The tensors of an argument or a result."""
+    if isinstance(a, torch.Tensor):
+        yield a
+    elif isinstance(a, (list, tuple)):
+        for x in a:
+            yield from inside(x)
+
+
+def test_no_result_shares_memory_under_other_counts():
+    """A result on the memory of an argument is a view of it: writes to it are counted there."""
+    shared, hidden = set(), set()
+    for op in registry.OPS.values():
+        for dtype in (dt.float32, dt.int64):
+            for s in samples_of(op, dtype):
+                if s.error is not None:
+                    continue
+                args = tensors(tuple(s.bind(op)))
+                try:
+                    found = dispatch.call(op, args)
+                except (RuntimeError, TypeError, ValueError, NotImplementedError):
+                    continue
+                for o in inside(found):
+                    for a in inside(args):
+                        if o is not a and np.shares_memory(o._array, a._array):
+                            one = o._storage.origin is a._storage.origin
+                            (shared if one else hidden).add(op.name)
+    assert not hidden
+    assert len(shared) > 20
+
+
 def outs():
     for op in registry.OPS.values():
         function = getattr(torch, op.api, None)
@@ -590,6 +621,24 @@ def test_same_bits_for_any_rows(kind, threads):
         assert after["packed_calls"] - before["packed_calls"] >= 3
     finally:
         torch.set_num_threads(held)
+
+
+def test_a_write_while_a_weight_is_packed_is_seen(watched, monkeypatch):
+    pack, written = weights.Weight.pack, []
+
+    def slow(self, writes):
+        made = pack(self, writes)       # of the numbers before
+        if not written:
+            watched.weight.data.add_(1)
+            written.append(made)
+        return made
+
+    monkeypatch.setattr(weights.Weight, "pack", slow)
+    while not written:
+        watched.call(watched.x)
+    watched.fresh()
+    assert written[0] is not None
+    watched.pack()
 
 
 def test_threads_see_the_last_write(watched):
