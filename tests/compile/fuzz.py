@@ -66,7 +66,9 @@ def describe(value: Any, seen: dict[int, Any]) -> Any:
                     *grad[6:])
         return ("tensor", number, memory, value._offset, tuple(value.shape), value.stride(),
                 str(value.dtype), value.requires_grad, value.is_leaf, Array(array), grad)
-    if isinstance(value, (list, tuple, dict, grammar.Box)):
+    if isinstance(value, tuple):    # equal ones may be one object
+        return (type(value).__name__, [describe(v, seen) for v in value])
+    if isinstance(value, (list, dict, grammar.Box)):
         if id(value) in seen:
             return ("same", seen[id(value)])
         seen[id(value)] = len(seen)
