@@ -312,8 +312,11 @@ def _scaled(F: Any, input: Any, product: Any, beta: Any, alpha: Any, dtype: Any,
         product = product * alpha
     if not (isinstance(beta, (int, float)) and beta == 0):
         input = cast(F, input, wide)
-        one = isinstance(beta, (int, float)) and beta == 1
-        input = input if one else input * beta
+        if not isinstance(beta, (int, float)):      # known at run time only
+            factor = F.full((), beta, dtype=wide)
+            input = F.where(F.eq(factor, 0), 0, input * factor)
+        elif beta != 1:
+            input = input * beta
         product = input + product if leads else product + input
     return cast(F, product, dtype)
 

@@ -45,3 +45,14 @@ def test_steps_of_optimizers_are_eager_ones_to_the_last_digits(name, options, ba
     assert stats()["graphs"] > before
     for a, b in zip(have, states(name, options, None), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=0)
+
+
+def test_a_factor_of_zero_ignores_nan():
+    def f(group: dict[str, Any], x: Any, a: Any) -> Any:
+        return torch.addmm(x, a, a, beta=group["beta"], alpha=group["alpha"])
+    compiled = torch.compile(f, backend="loops", fullgraph=True)
+    a, x = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, float("nan")]])
+    for beta in (2.0, 0.5, 0.0, 0.0, 1.0):      # from the second on an input of the graph
+        group = {"beta": beta, "alpha": beta + 1}
+        np.testing.assert_array_equal(compiled(group, x, a).numpy(), f(group, x, a).numpy())
+    assert f({"beta": 0.0, "alpha": 1.0}, x, a).tolist() == [[7.0, 10.0], [15.0, 22.0]]
