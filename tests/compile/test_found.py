@@ -512,3 +512,9 @@ def gradient_and_view_of_a_leaf_that_is_not_returned(x: Any) -> Any:
     leaf = x.clone().requires_grad_()
     (leaf * x).sum().backward()
     return leaf.grad, leaf[..., None]
+
+
+@case(lambda: (make((4, 5), "float16", 1), torch.tensor([0, -1])))
+def sums_of_picked_rows_in_half_precision(x: Any, i: Any) -> Any:
+    """Seed 4004048: what is picked depends on the axis that is summed over."""
+    return x[i].sum(0), x.index_select(0, i.abs()).double().sum(0).sin()

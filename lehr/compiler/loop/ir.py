@@ -131,16 +131,18 @@ def _children(fields: tuple[Any, ...]) -> Iterator[Expr]:
             yield from _children(f)
 
 
+def used(e: Expr) -> set[Any]:
+    """The variables in the indices of an expression itself, without its children's."""
+    places = (e.fields[1] if e.kind == "Load" else
+              e.fields[-1:] if e.kind in ("Index", "Random") else ())
+    return {v for i in places for v in sym.free(i)}
+
+
 def _free(e: Expr) -> frozenset[Any]:
-    found: set[Any] = set()
+    found = used(e)
     for child in e.children:
         found |= child.free
-    if e.kind == "Load":
-        for i in e.fields[1]:
-            found |= sym.free(i)
-    elif e.kind in ("Index", "Random"):
-        found |= sym.free(e.fields[-1])
-    elif e.kind == "Reduce":
+    if e.kind == "Reduce":
         for a in e.fields[1]:
             found.discard(a.var)
             found |= sym.free(a.extent)

@@ -31,6 +31,7 @@ from lehr.compiler.loop.ir import (
     Program,
     Step,
     Store,
+    used,
 )
 from lehr.compiler.loop.text import print_expr, print_step, values_of, walk
 
@@ -246,7 +247,7 @@ class _Check:
                 inside = inside | own
             elif e.kind == "Scan" and e.fields[1].var not in inside:
                 raise LoopError(f"a scan along an axis that no loop has: {print_expr(e)}")
-            for var in e.free - inside:
+            for var in used(e) - inside:    # what stands further in may be in the scope of more
                 b = bound.get(var)
                 if b is not None:
                     stack += [(v, inside) for v in ((b.value,) if b.mask is None else
