@@ -265,8 +265,8 @@ class gelu:
             out = approximation.erf(x * x.dtype.type(math.sqrt(0.5)))
         out = np.asarray(out)
         out += 1
+        out *= 0.5      # first: numbers may be as large as they get
         out *= x
-        out *= 0.5
         return out
 
     def decomp(F, x, approximate):

@@ -233,8 +233,10 @@ def _log_gamma(x: Array) -> Array:
 def lgamma(x: Array) -> Array:
     """log |gamma(x)|: infinite at 0, -1, -2, ... and at both ends."""
     positive = _log_gamma(np.where(x > 0.5, x, 1 - x))
-    sine = np.abs(np.sin(np.pi * (x - np.round(x))))
-    reflected = np.log(np.pi / sine) - positive
+    rest = np.abs(x - np.round(x))
+    # log(sin(pi r) / pi); of the smallest r, pi r has few digits.
+    sine = np.log(np.where(rest < 1e-9, rest, np.sin(np.pi * rest) / np.pi))
+    reflected = -sine - positive
     out = np.where(x > 0.5, positive, np.where(np.round(x) == x, np.inf, reflected))
     return np.where(np.isinf(x), np.inf, out)
 

@@ -455,7 +455,7 @@ ALWAYS vec exp_of(vec x) {
 
 ALWAYS vec map(const lehr_map *q, int kind, vec x, vec g) {
   if (kind == ERF) return erf_of(q, x);
-  if (kind == GELU) return (erf_of(q, x * 0.707106781f) + 1) * x * 0.5f;
+  if (kind == GELU) return (erf_of(q, x * 0.707106781f) + 1) * 0.5f * x;
   if (kind == GELU_TANH || kind == GELU_TANH_BACK) {
     /* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)) */
     vec z = x * x, e = exp_of((z * (-2 * q->scale * q->cube) - 2 * q->scale) * x);
