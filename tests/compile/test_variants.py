@@ -92,6 +92,33 @@ def test_one_backward_program_for_a_loss_beside_other_results() -> None:
     torch.testing.assert_close(w.grad, eager.grad)
 
 
+def flat(x: Any, w: Any) -> Any:
+    """Gradients of zeros that depend on nothing."""
+    return (x * 2).sum(), torch.sign(x).sum() + w.sum(), (x * 0).sign().sum() + x.sum()
+
+
+def kept(x: Any, w: Any) -> Any:
+    y = x.clone()
+    y.zero_()
+    return (y + w).sum(), (x * x).sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=["c", "reference", "own"])
+@pytest.mark.parametrize("f", [flat, kept])
+def test_zeros_are_gradients_and_none_is_none(f: Any, backend: Any) -> None:
+    count = len(f(torch.ones(2), torch.ones(2)))
+    compiled = torch.compile(f, backend=backend)
+    for bits in range(1, 1 << count):
+        made = []
+        for g in (f, compiled):
+            leaves = [torch.tensor([0.5, 2.0], requires_grad=True) for _ in range(2)]
+            results = g(*leaves)
+            chosen = [results[n] for n in range(count) if bits >> n & 1]
+            made.append([None if g is None else g.tolist() for g in torch.autograd.grad(
+                chosen, leaves, allow_unused=True)])
+        assert made[0] == made[1], bits
+
+
 # Which second backward is refused.
 
 def shares(x: Any) -> Any:

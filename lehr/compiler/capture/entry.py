@@ -22,90 +22,25 @@ from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.finish import Finish
 from lehr.compiler.capture.forget import forget
-from lehr.compiler.capture.later import Late
+from lehr.compiler.capture.joint import Joint
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
+from lehr.compiler.capture.request import NOTHING, Backend, Backwards, Compiled, Request
 from lehr.compiler.capture.size import SizeValue
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.stopped import DATA_ERRORS, Stopped
-from lehr.compiler.capture.tape import Backward, Call, Refused, passing, spending
+from lehr.compiler.capture.tape import Backward, Call, Refused
 from lehr.compiler.capture.tensors import (
     NativeValue,
     TensorMachine,
     TensorValue,
-    enter,
-    leave,
 )
 from lehr.compiler.capture.tracer import Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Lazy, Value
-from lehr.compiler.graph.ir import Graph, RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import registry
-from lehr.tensor import autograd, dispatch, node
-from lehr.tensor.hook import retain_grad
+from lehr.tensor import dispatch, node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
-
-
-class Request(NamedTuple):
-    """What a back end compiles.
-
-    graph     results "outputs" and, for a joint graph, "grads"
-    sizes     symbol of the graph -> its size in the captured call
-    places    of each symbol: (number of an input, dimension; None: it is the input, a number)
-    tangents  the parameters that only backward has: gradients of the outputs `roots`
-    strides   eager layout of every output and gradient
-    totals    how many of the gradients, the last ones, are of outputs
-    """
-
-    graph: Graph
-    tangents: tuple[GraphValue, ...]
-    strides: tuple[tuple[Any, ...], ...]
-    grad_strides: tuple[tuple[Any, ...], ...]
-    sizes: Mapping[Any, int] = {}
-    places: tuple[tuple[int, int | None], ...] = ()
-    totals: int = 0
-
-    @property
-    def usual(self) -> range:
-        """The numbers of the gradients that a backward gives."""
-        return range(len(self.grad_strides) - self.totals)
-
-    def read(self, inputs: Sequence[Any]) -> tuple[int, ...]:
-        """The sizes of a call, in the order of the symbols."""
-        return tuple([inputs[i] if d is None else inputs[i]._shape[d] for i, d in self.places])
-
-
-Backwards = Callable[[Any, Sequence[Tensor | None], Sequence[int]], list[Tensor | None]]
-
-
-class Compiled(NamedTuple):
-    """What a back end returns. Inputs and results are tensors (numbers as Python numbers), in graph
-    order.
-
-    forward   (inputs) -> (outputs, state for backward)
-    backward  (state, tangents, numbers of gradients) -> these; None where there is no joint graph.
-              A tangent is None where the result has no gradient, a gradient where it depends on
-              such alone
-    replay    (inputs, tangents, numbers) -> the same, recorded on the tape, for double backward
-    reads     numbers of the inputs whose memory `backward` reads; None: all
-    bind      (inputs, numbers of those whose memory stays) -> a `forward` that costs less
-    same      see `lehr.compiler.run.word`
-    early     numbers of the inputs that `forward` may have written when data stops it; None: all
-    """
-
-    forward: Callable[[Sequence[Any]], tuple[list[Tensor], Any]]
-    backward: Backwards | None = None
-    replay: Backwards | None = None
-    report: Any = None
-    bind: Callable[[Sequence[Any], Collection[int]], Any] | None = None
-    same: Any = None
-    reads: Collection[int] | None = None
-    early: Collection[int] | None = None
-
-
-Backend = Callable[[Request], Compiled]
-NOTHING = Compiled(lambda inputs: ([], None))   # where a captured part computes nothing
-
 
 # Ops that raise where an index, which is data, is out of range.
 CHECKED = frozenset(
@@ -478,20 +413,16 @@ def seen_from(view: View, how: Output, base: Tensor) -> View:
     return View(root, chain, outer.base, outer.skip, version, view.guarded or outer.guarded)
 
 
-# What tensor code raises where there is no derivative.
-REFUSALS = (RuntimeError, NotImplementedError)
-
-
 class Entry:
     """A compiled captured call."""
 
     def __init__(self, captured: Captured, backend: Backend, positional: tuple[str, ...],
                  names: tuple[str, ...]) -> None:
         self.captured, self.positional, self.names = captured, positional, names
-        self.leaves: list[Tensor] = []          # twins that receive gradients
         self.sizes = captured.machine.sizes
         with self.sizes.deciding(True):
-            request = self._request()
+            self.joint = Joint(captured)
+        request = self.joint.request
         empty = not request.graph.nodes and not any(request.graph.results.values())
         with self.sizes.deciding():
             self.compiled = NOTHING if empty else backend(request)
@@ -516,137 +447,11 @@ class Entry:
         place = {id(tracer.twins[id(real)]): i for i, (_, real) in enumerate(tracer.inputs)
                  if isinstance(real, Tensor)}
         place |= {id(t): -1 - i for i, t in captured.own}   # outputs count from -1 down
-        self.order = [(t, place.get(id(t))) for t in self.leaves]
+        joint = self.joint
+        self.order = [(t, place.get(id(t))) for t in joint.leaves]
+        self.taped = bool(joint.roots or joint.spent or joint.refused or captured.own)
         self.plain = self._plain()
         forget(captured)
-
-    def _request(self) -> Request:
-        """Finishes the graph; where results require grad it becomes a joint graph."""
-        captured, tracer = self.captured, self.captured.tracer
-        tangents: list[GraphValue] = []
-        grads: list[Tensor] = []
-        held = enter(tracer)
-        try:
-            STATE.grad = False
-            roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
-            self.spent = [i for i, t in captured.differentiable if not self._alive(t)]
-            leaves = [*(t for t in tracer.twins.values()
-                        if t._meta is not None and t._meta.requires_grad),
-                        *(t for _, t in captured.own)]
-            inner = passing([*(t for _, t in roots), *captured.views])
-            for n, t in enumerate(captured.views, len(roots)):
-                how = captured.known[id(t)]
-                past = any(m < len(roots) for m in inner.get(n, ()))
-                captured.known[id(t)] = how._replace(passed=past)
-            # Whose gradient may be asked for where others were made from them.
-            asked = [n for n in inner if n < len(roots) and roots[n][1].grad_fn is not None]
-            found = self._derive(roots, [*leaves, *(roots[n][1] for n in asked)], tangents)
-            captured.facts = captured.machine.guards()  # functions of the program's made some
-            self.roots = [i for i, _ in roots if i not in self.refused]
-            self.spends = spending([t for i, t in roots if i not in self.refused])
-            place = {n: self.roots.index(i) for n, (i, _) in enumerate(roots) if i in self.roots}
-            self.inner = {place[n]: {place[m] for m in above if m in place}
-                          for n, above in inner.items() if n in place}
-            self.leaves = [t for t, g in zip(leaves, found, strict=False) if g is not None]
-            grads = [g for g in found if g is not None]
-            own = [place[n] for n, g in zip(asked, found[len(leaves):], strict=True)
-                   if g is not None]
-            self.totals = {n: len(self.leaves) + at for at, n in enumerate(own)}
-            values = [tracer.value(g) for g in grads]
-        finally:
-            leave(held)
-        graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
-        return Request(graph, tuple(tangents), tuple(captured.strides),
-                       tuple(g._strides for g in grads), dict(captured.machine.sizes.hints),
-                       self._places(), len(self.totals))
-
-    def _places(self) -> tuple[tuple[int, int | None], ...]:
-        """Where a call finds the value of each symbol."""
-        found = []
-        inputs = self.captured.tracer.inputs
-        for v, source in self.captured.machine.sizes.sources.items():
-            for i, (value, real) in enumerate(inputs):
-                kind: Any = value.type
-                shape = kind.tensor.shape if isinstance(kind, RefType) else ()
-                at = next((d for d, n in enumerate(shape) if n is v), None)
-                if at is not None or real is source or isinstance(real, Source) and real == source:
-                    found.append((i, at))
-                    break
-            else:
-                raise AssertionError(f"no input has the size {v.name}")
-        return tuple(found)
-
-    def _derive(self, roots: Sequence[tuple[int, Tensor]], leaves: list[Tensor],
-                tangents: list[GraphValue]) -> Sequence[Tensor | None]:
-        """Gradients of the leaves. Where a root's backward raises, the program that asks for it
-        gets that error: the root is `refused`."""
-        self.refused: dict[int, Exception] = {}
-        try:
-            return self._backward(roots, leaves, tangents)
-        except REFUSALS:
-            for root in roots:
-                self._undo(tangents)
-                try:
-                    self._backward([root], leaves, tangents)
-                except REFUSALS as error:
-                    self.refused[root[0]] = error.with_traceback(None)
-            self._undo(tangents)
-            good = [r for r in roots if r[0] not in self.refused]
-            return self._backward(good, leaves, tangents)
-
-    def _backward(self, roots: Sequence[tuple[int, Tensor]], leaves: list[Tensor],
-                  tangents: list[GraphValue]) -> Sequence[Tensor | None]:
-        """Adds parameters for the gradients of the roots (`tangents`) and the nodes behind them."""
-        if not roots:
-            return [None] * len(leaves)
-        if any(t._meta is not None and t._meta.retains and id(t) not in self.captured.tracer.reals
-               for _, t in roots):
-            raise Late(retain_grad.__code__)    # results of one call have one node
-        seeds = []
-        for n, (_, t) in enumerate(roots):
-            value = self.captured.tracer.builder.param(
-                f"tangent{n}", TensorType(t._shape, t.dtype, t.device))
-            tangents.append(value)
-            seeds.append(self._seed(t, value))
-        return autograd.run_backward([t for _, t in roots], seeds, True, False, leaves, False)
-
-    def _undo(self, tangents: list[GraphValue]) -> None:
-        """The graph without these parameters and what depends on them."""
-        builder = self.captured.tracer.builder
-        dead = set(tangents)
-        builder.params[:] = [p for p in builder.params if p not in dead]
-        kept = []
-        for n in builder.nodes:
-            if dead.isdisjoint(n.inputs):
-                kept.append(n)
-            else:
-                dead.update(n.results)
-        builder.nodes[:] = kept
-        tangents.clear()
-
-    def _alive(self, t: Tensor) -> bool:
-        """Whether the tensor's history can still be walked: backward inside the call has used it
-        up.
-        """
-        seen, stack = set(), [t.grad_fn]
-        while stack:
-            fn = stack.pop()
-            if fn is None or fn in seen:
-                continue
-            if type(fn) is node.Node:
-                if fn.args is None:
-                    return False
-                stack.extend(edge[0] for edge in fn.edges if edge is not None)
-            seen.add(fn)
-        return True
-
-    def _seed(self, t: Tensor, value: GraphValue) -> Tensor:
-        from lehr.compiler.capture.tracer import Traced
-        from lehr.tensor.storage import Storage
-        trace = Traced(self.captured.tracer, value, None, None)
-        made = Tensor._make(Storage(None, t.device, trace), t.dtype, t._shape, t._strides)
-        trace.tensor, trace.root = made, (t._shape, t._strides, 0, t.dtype)
-        return made
 
     def _gather(self) -> tuple[Callable[..., list[Any]], str]:
         """Reads the graph's inputs for a call, in graph order."""
@@ -695,7 +500,7 @@ class Entry:
             raise
         for i, times in self.written:
             inputs[i]._storage.written(times)
-        if self.roots or self.spent or self.refused or self.captured.own:
+        if self.taped:
             self._record(inputs, outputs, state, live, args, kwargs)
         if self.plain is not None:
             return self.plain(outputs)
@@ -713,21 +518,22 @@ class Entry:
         edges = [known.get(i)
                  or self._edge(t, i, inputs if i is None or i >= 0 else outputs[::-1], live,
                                             args, kwargs) for t, i in self.order]
-        made = Backward(None, [e for e, _ in edges], max(len(self.roots), 1), self.inner)
+        joint = self.joint
+        made = Backward(None, [e for e, _ in edges], max(len(joint.roots), 1), joint.inner)
         made.inputs = [described for _, described in edges]
         reads = self.compiled.reads
         versions = tuple((t, t._storage.version, reads is None or i in reads)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
-        if self.roots:
-            made.extra = Call(self.compiled, state, inputs, versions, self.spends,
-                              self.request.usual, self.totals)
-        for n, i in enumerate(self.roots):
+        if joint.roots:
+            made.extra = Call(self.compiled, state, inputs, versions, joint.spends,
+                              self.request.usual, joint.totals, joint.reached)
+        for n, i in enumerate(joint.roots):
             meta = outputs[i]._autograd()
             meta.grad_fn, meta.index, meta.edge_version = made, n, 0
-        for i in self.spent:
+        for i in joint.spent:
             meta = outputs[i]._autograd()
             meta.grad_fn = Backward(None, [], 1)
-        for i, error in self.refused.items():
+        for i, error in joint.refused.items():
             meta = outputs[i]._autograd()
             meta.grad_fn = Refused(None, [], 1)
             meta.grad_fn.extra = error
@@ -786,4 +592,4 @@ def _plain_result(c: Captured, value: Value) -> Callable[[list[Tensor]], Any] | 
     return None
 
 
-__all__ = ["Backend", "Captured", "Compiled", "Entry", "Request"]
+__all__ = ["Backend", "Backwards", "Captured", "Compiled", "Entry", "Request"]

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.compiler.capture.tracer import Outside
+from lehr.compiler.graph.ir import Value
 from lehr.tensor import node
 from lehr.tensor.hook import PAST
 from lehr.tensor.state import STATE
@@ -27,6 +28,7 @@ class Call(NamedTuple):
     spends    of each result, those whose backward needs what its own backward frees
     usual     numbers of the gradients of the call's inputs
     totals    result -> number of its own gradient, with all that comes through other results
+    reached   of each input the results from which it has a gradient, were it but zeros
     """
 
     compiled: Any
@@ -36,6 +38,7 @@ class Call(NamedTuple):
     spends: Sequence[frozenset[int]]
     usual: Sequence[int]
     totals: Mapping[int, int]
+    reached: Sequence[frozenset[int]]
 
 
 class Backward(node.Node):
@@ -63,7 +66,10 @@ class Backward(node.Node):
         self.asked = frozenset([n for n, g in enumerate(grads) if g is not None])
         if not self.asked:
             return [None] * len(self.edges)
-        return self.run(grads, None)
+        made = self.run(grads, None)
+        return [None if self.asked.isdisjoint(ways) else g if g is not None else Tensor.F.zeros(
+                    list(like.shape), dtype=like.dtype, device=like.device)
+                for g, ways, like in zip(made, self.extra.reached, self.inputs, strict=True)]
 
     def run(self, grads: list[Tensor | None], numbers: Sequence[int] | None
             ) -> list[Tensor | None]:
@@ -115,18 +121,46 @@ class Refused(node.Node):
 def spending(roots: Sequence[Tensor]) -> tuple[frozenset[int], ...]:
     """For each root the roots whose backward walks a node that keeps tensors and that its own
     backward walks, too: it is spent when that one is."""
-    keepers = []
-    for t in roots:
-        seen: set[Any] = set()
-        stack = [t.grad_fn]
-        while stack:
-            here = stack.pop()
-            if here is not None and here not in seen and type(here) is not Outside:
-                seen.add(here)
-                stack += [edge[0] for edge in here.edges if edge is not None]
-        keepers.append({n for n in seen if n.keeps()})
+    keepers = [{n for n in walked(t) if n.keeps()} for t in roots]
     return tuple(frozenset(m for m, other in enumerate(keepers) if not own.isdisjoint(other))
                  for own in keepers)
+
+
+def walked(root: Tensor) -> set[Any]:
+    """The nodes behind a tensor."""
+    seen: set[Any] = set()
+    stack = [root.grad_fn]
+    while stack:
+        here = stack.pop()
+        if here is not None and here not in seen and type(here) is not Outside:
+            seen.add(here)
+            stack += [edge[0] for edge in here.edges if edge is not None]
+    return seen
+
+
+def leading(roots: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[frozenset[int]]:
+    """For each leaf the numbers of the roots whose history leads to it."""
+    ends = [node.edge_of(t) for t in leaves]
+    found: list[set[int]] = [set() for _ in leaves]
+    for n, t in enumerate(roots):
+        edges = {edge for here in walked(t) for edge in here.edges if edge is not None}
+        edges.add(node.edge_of(t))
+        for ways, end in zip(found, ends, strict=True):
+            if end in edges:
+                ways.add(n)
+    return [frozenset(ways) for ways in found]
+
+
+def depending(nodes: Sequence[Any], tangents: Sequence[Value], values: Sequence[Value]
+              ) -> list[frozenset[int]]:
+    """For each value of a graph the numbers of the tangents that it depends on."""
+    found = {t: frozenset((n,)) for n, t in enumerate(tangents)}
+    nothing: frozenset[int] = frozenset()
+    for n in nodes if tangents else ():
+        here = nothing.union(*(found[v] for v in n.inputs if v in found))
+        if here:
+            found.update(dict.fromkeys(n.results, here))
+    return [found.get(v, nothing) for v in values]
 
 
 def passing(roots: Sequence[Tensor]) -> dict[int, set[int]]:
