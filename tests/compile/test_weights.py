@@ -7,6 +7,7 @@ on a weight that is packed: the next call has to see the new numbers.
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import pathlib
 import pickle
@@ -182,7 +183,7 @@ WRITES = {
     "load_state_dict": lambda w: Line(w).load_state_dict({"weight": torch.ones(SIZE, SIZE)}),
     "compiled": lambda w: torch.compile(lambda t: t.add_(1))(w),
     "compiled, of data": lambda w: torch.compile(lambda t: t.data.mul_(2))(w),
-    "custom op": lambda w: MUTATES(w),
+    "custom op": lambda w: mutates()(w),
     "random of an op": lambda w: torch.nn.functional.dropout(w, 0.5, True, True),
     "running statistics": lambda w: torch.nn.functional.batch_norm(
         torch.randn(4, SIZE), w[0], w[1].abs_(), training=True),
@@ -195,9 +196,13 @@ def sharing(w):
     return other
 
 
-@torch.library.custom_op("weights::mutate", mutates_args=("t",))
-def MUTATES(t: torch.Tensor) -> None:
-    t.mul_(3)
+@functools.cache
+def mutates():
+    """An op of the user's; made when it is used, since the tests of all ops list them at import."""
+    @torch.library.custom_op("weights::mutate", mutates_args=("t",))
+    def mutate(t: torch.Tensor) -> None:
+        t.mul_(3)
+    return mutate
 
 
 @pytest.mark.parametrize("name", WRITES)
