@@ -21,6 +21,7 @@ from lehr.compiler import backend, custom, setting, stance
 from lehr.compiler.capture import directive
 from lehr.compiler.capture.stopped import Stopped
 from lehr.compiler.capture.tensors import COMPILED
+from lehr.compiler.counters import COUNTERS
 from lehr.compiler.module import OptimizedModule, is_module, make_module, recompiled
 from lehr.compiler.run import onednn
 from lehr.compiler.site import CallSite, Family, trimmed
@@ -61,6 +62,7 @@ class CompiledFunction(CallSite):
                     except Stopped as stopped:
                         error = stopped.__cause__
                         break
+                    COUNTERS.tick("calls")
                     if entry.segment is None:
                         return found
                     return self.family.go_on(entry, self.function, found)

@@ -165,6 +165,7 @@ class Family:
                 return site.native(args, NOTHING)
             try:
                 state = entry.run(args, NOTHING, live)
+                COUNTERS.tick("calls")
             except Stopped as stopped:
                 return site.instead(args, NOTHING, stopped.__cause__)
             if entry.segment is None:
@@ -272,6 +273,7 @@ class Site:
             return self.instead(args, kwargs)
         try:
             found = entry.run(args, kwargs, live)
+            COUNTERS.tick("calls")
         except Stopped as stopped:
             error = stopped.__cause__
             return self.instead(args, kwargs, error)

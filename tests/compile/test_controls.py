@@ -508,3 +508,16 @@ def test_module_compile_in_place():
     net.compile(backend="eager", fullgraph=True)
     assert compiles(net, X) == 1 and net(X).equal(want)
     assert copy.deepcopy(net)(X).equal(want)
+
+
+def test_every_compiled_call_is_counted():
+    def broken(x):
+        y = x * 2
+        float(y.sum())
+        return y + 1
+    for f, each in ((lambda x: x * 2, 1), (broken, 2)):
+        compiled = torch.compile(f, backend="reference")
+        before = stats()["calls"]
+        for _ in range(4):
+            compiled(torch.ones(3))
+        assert stats()["calls"] - before == 4 * each
