@@ -163,8 +163,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     _within(input, size, stride, offset)
     view = input._view
     base = input if view is None or view.base is None else view.base
-    if input.requires_grad and not base.requires_grad:
-        base = input  # a leaf of its own
+    if input.requires_grad and (not base.requires_grad or input.grad_fn is None):
+        base = input  # a leaf of its own, or older than the flag of what it shows
     if layout.is_dense(base._shape, base._strides) and base.dtype is input.dtype \
             and base._offset in (0, offset):
         if not layout.is_contiguous(base._shape, base._strides):

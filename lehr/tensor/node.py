@@ -222,7 +222,8 @@ class Node:
 
     def total(self, grads: list[Tensor | None], result: int) -> Tensor | None:
         """The gradient of a result in `inner`, with what goes past it."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name()} has results that were made from each other and "
+                                  "cannot tell their gradients apart")
 
     def __call__(self, *grads: Tensor | None) -> Any:
         made = self.apply(list(grads))

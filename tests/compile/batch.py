@@ -74,15 +74,17 @@ def eager(calls: Sequence[Call]) -> list[Any]:
     return [dispatch.call(c.op, c.bound) for c in calls]
 
 
-def function_of(calls: Sequence[Call]) -> tuple[Callable[..., Any], list[Tensor]]:
-    """A function of a list of tensors that makes the calls, and that list."""
+def function_of(calls: Sequence[Call], fed: Any = None, read: Any = None
+                ) -> tuple[Callable[..., Any], list[Tensor]]:
+    """A function of a list of tensors that makes the calls, and that list. `fed` is called with
+    each tensor first, `read` with each result: what it gives comes behind all results."""
     inputs: list[Tensor] = []
     constants: list[Any] = []
 
     def text(a: Any) -> str:
         if isinstance(a, Tensor):
             inputs.append(a)
-            return f"t[{len(inputs) - 1}]"
+            return f"fed(t[{len(inputs) - 1}])" if fed else f"t[{len(inputs) - 1}]"
         if type(a) in PLAIN or (type(a) is float and math.isfinite(a)):
             return repr(a)
         if type(a) in (list, tuple):
@@ -91,13 +93,14 @@ def function_of(calls: Sequence[Call]) -> tuple[Callable[..., Any], list[Tensor]
         constants.append(a)
         return f"constants[{len(constants) - 1}]"
 
-    lines = ["def batch(t):", "    return ["]
+    lines = ["def batch(t):", "    made = ["]
     for c in calls:
         given = ", ".join(f"{p.name}={text(a)}" if p.keyword else text(a)
                           for p, a in zip(c.op.params, c.bound, strict=True))
         lines.append(f"        F.{c.op.name}({given}),")
-    space: dict[str, Any] = {"F": dispatch.F, "constants": constants}
-    exec(compile("\n".join([*lines, "    ]"]), "<batch>", "exec"), space)
+    lines += ["    ]", "    return made + [read(m) for m in made]" if read else "    return made"]
+    space: dict[str, Any] = {"F": dispatch.F, "constants": constants, "fed": fed, "read": read}
+    exec(compile("\n".join(lines), "<batch>", "exec"), space)
     return space["batch"], inputs
 
 

@@ -518,3 +518,17 @@ def gradient_and_view_of_a_leaf_that_is_not_returned(x: Any) -> Any:
 def sums_of_picked_rows_in_half_precision(x: Any, i: Any) -> Any:
     """Seed 4004048: what is picked depends on the axis that is summed over."""
     return x[i].sum(0), x.index_select(0, i.abs()).double().sum(0).sin()
+
+
+def test_as_strided_of_a_view_that_is_older_than_the_flag_of_its_leaf() -> None:
+    """Seed 5100033. The view is a leaf of its own, as any view of it shows."""
+    def f(b: Any) -> Any:
+        t = b.as_strided((2,), (1,))
+        float(b.sum())
+        return t
+    for g in (f, torch.compile(f)):
+        a = torch.randn(2, 3)
+        b = a.view(-1)
+        a.requires_grad_()
+        g(b).sum().backward()
+        assert a.grad is None

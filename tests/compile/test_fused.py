@@ -42,11 +42,12 @@ def bits(t: Tensor) -> Any:
         np.ascontiguousarray(t._array != t._array).tobytes(), np.uint8)
 
 
-def fed(x: Any, yes: Tensor) -> Any:
+YES = lehr.tensor(True)
+
+
+def fed(x: Tensor) -> Tensor:
     """The same numbers, from a kernel that may be fused with what reads them."""
-    if isinstance(x, Tensor):
-        return F.where(yes, x, x.new_zeros(())) if x.dtype.is_floating_point else x
-    return type(x)([fed(y, yes) for y in x]) if type(x) in (list, tuple) else x
+    return F.where(YES, x, x.new_zeros(())) if x.dtype.is_floating_point else x
 
 
 def read(made: Any) -> list[Any]:
@@ -57,32 +58,9 @@ def read(made: Any) -> list[Any]:
 
 def surrounded(calls: list[Call], before: bool, after: bool) -> list[Any]:
     """The results of calls with such neighbours."""
-    inputs: list[Tensor] = []
-    constants: list[Any] = []
-
-    def text(a: Any) -> str:
-        if isinstance(a, Tensor):
-            inputs.append(a)
-            return f"fed(t[{len(inputs) - 1}], yes)" if before else f"t[{len(inputs) - 1}]"
-        if type(a) in batch.PLAIN:
-            return repr(a)
-        if type(a) in (list, tuple):
-            inside = "".join(text(x) + ", " for x in a)
-            return f"[{inside}]" if type(a) is list else f"({inside})"
-        constants.append(a)
-        return f"constants[{len(constants) - 1}]"
-
-    lines = ["def function(t, yes):", "    made, beside = [], []"]
-    for c in calls:
-        given = ", ".join(f"{p.name}={text(a)}" if p.keyword else text(a)
-                          for p, a in zip(c.op.params, c.bound, strict=True))
-        lines.append(f"    made.append(F.{c.op.name}({given}))")
-        lines += ["    beside.append(read(made[-1]))"] * after
-    space: dict[str, Any] = {"F": F, "constants": constants, "fed": fed, "read": read}
-    exec(compile("\n".join([*lines, "    return made, beside"]), "<calls>", "exec"), space)
-    compiled = lehr.compile(space["function"], fullgraph=True)
-    found: list[Any] = compiled(inputs, lehr.tensor(True))[0]
-    return found
+    function, inputs = batch.function_of(calls, fed if before else None, read if after else None)
+    found: list[Any] = lehr.compile(function, fullgraph=True)(inputs)
+    return found[:len(calls)]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -40,6 +40,15 @@ def part(graph: Graph, results: Mapping[str, Sequence[Value]], given: Sequence[V
                           [known[t] for t in targets])
 
 
+def depending(graph: Graph, on: Iterable[Value]) -> set[Value]:
+    """These parameters and all values that are computed from them."""
+    found = set(on)
+    for node in graph.nodes:
+        if any(v in found for v in node.inputs):
+            found.update(node.results)
+    return found
+
+
 def is_tensor(value: Value) -> bool:
     """Whether a value can be a result of a graph."""
     return isinstance(value.type, TensorType) and not isinstance(value.type, RefType)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from lehr.compiler.graph.ir import Builder, Graph, Node, TensorType, Value, map_values
-from lehr.compiler.graph.part import needed
+from lehr.compiler.graph.part import depending, needed
 
 
 def absent(graph: Graph, missing: Collection[Value], present: Collection[Value],
@@ -21,7 +21,7 @@ def absent(graph: Graph, missing: Collection[Value], present: Collection[Value],
 
     The graph is without writes, and its gradients are linear in those parameters.
     """
-    nothing = depends(graph, missing) - depends(graph, present)
+    nothing = depending(graph, missing) - depending(graph, present)
     every = [graph.results["grads"][n] for n in wanted]
     left = [n for n, v in enumerate(every) if v not in nothing]
     results = [every[n] for n in left]
@@ -38,15 +38,6 @@ def absent(graph: Graph, missing: Collection[Value], present: Collection[Value],
         several = made if type(made) is tuple else (made,)
         known.update(zip(node.results, several, strict=True))
     return builder.finish({"grads": [known[v] for v in results]}), tuple(left)
-
-
-def depends(graph: Graph, on: Collection[Value]) -> set[Value]:
-    """These parameters and all values that are computed from them."""
-    found = set(on)
-    for node in graph.nodes:
-        if any(v in found for v in node.inputs):
-            found.update(node.results)
-    return found
 
 
 def _alone(node: Node, nothing: Collection[Value], known: dict[Value, Any]) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lehr.compiler.graph.ir import Builder, Graph, Node, RefType, Value, map_values
+from lehr.compiler.graph.part import depending
 from lehr.compiler.passes import budget
 from lehr.compiler.passes.cut import ENDLESS, choose, missing, weight
 from lehr.ops import registry
@@ -30,7 +31,7 @@ class Split(NamedTuple):
 def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0) -> Split:
     """Splits a functionalized joint graph; `tangents` are the parameters that only backward has.
     `share`: of the bytes that would be kept, those that may be (`budget`)."""
-    late = _depends_on(graph, tangents)
+    late = depending(graph, tangents)   # what can only exist in backward
     outputs, written = set(graph.results["outputs"]), set(graph.targets)
 
     def cost(v: Value) -> int:
@@ -51,15 +52,6 @@ def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0) -> Split:
     backward = _backward(graph, late, kept, found.again, tangents)
     refs = tuple(v for v in kept if isinstance(v.type, RefType))
     return Split(forward, backward, tuple(kept), refs, budget.kept_bytes(kept))
-
-
-def _depends_on(graph: Graph, tangents: Sequence[Value]) -> set[Value]:
-    """Values that can only exist in backward."""
-    late = set(tangents)
-    for node in graph.nodes:
-        if any(v in late for v in node.inputs):
-            late.update(node.results)
-    return late
 
 
 def _uses(graph: Graph, late: set[Value]) -> dict[Value, list[int]]:

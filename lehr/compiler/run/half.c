@@ -23,11 +23,6 @@ typedef struct {
 
 #define AT(x) lehr_batch(q->batch, q->x##_step, i) /* where x begins in the batch */
 
-/* Block `n` of `blocks`, of whole panels: its begin. */
-static int64_t edge(int64_t length, int64_t blocks, int64_t n) {
-  return least((length + 31) / 32 * n / blocks * 32, length);
-}
-
 /* Rows m0 to m1 and columns n0 to n1 by the library's product. */
 static void plain(const lehr_work *w, const char *a, const char *b, float *c, int64_t m, int64_t n) {
   const lehr_half *q = w->q;
@@ -97,7 +92,8 @@ static void prepare(void *ctx, int64_t chunk, int64_t worker) {
   lehr_work *w = ctx;
   const lehr_half *q = w->q;
   int64_t i = chunk / w->wide, whole = panel_of(q);
-  int64_t from = edge(q->n, w->wide, chunk % w->wide), to = edge(q->n, w->wide, chunk % w->wide + 1);
+  int64_t from = lehr_edge(q->n, w->wide, chunk % w->wide);
+  int64_t to = lehr_edge(q->n, w->wide, chunk % w->wide + 1);
   const char *b = spot(q->b, AT(b) + from * (q->tb ? q->ldb : 1), q->b_wide);
   char *put = (char *)q->packed + (i * ((q->n + SIDE - 1) / SIDE) + from / SIDE) * whole;
   (void)worker;
@@ -111,8 +107,8 @@ static void task(void *ctx, int64_t chunk, int64_t worker) {
   const lehr_half *q = w->q;
   int64_t i = chunk / (w->tall * w->wide), row = chunk / w->wide % w->tall;
   int64_t column = chunk % w->wide;
-  int64_t m0 = edge(q->m, w->tall, row), m1 = edge(q->m, w->tall, row + 1);
-  int64_t n0 = edge(q->n, w->wide, column), n1 = edge(q->n, w->wide, column + 1);
+  int64_t m0 = lehr_edge(q->m, w->tall, row), m1 = lehr_edge(q->m, w->tall, row + 1);
+  int64_t n0 = lehr_edge(q->n, w->wide, column), n1 = lehr_edge(q->n, w->wide, column + 1);
   (void)worker;
   if (m0 == m1 || n0 == n1) return;
   const char *a = spot(q->a, AT(a) + m0 * (q->ta ? 1 : q->lda), q->a_wide);
@@ -143,7 +139,7 @@ static void after(void *ctx, int64_t chunk, int64_t worker) {
   const lehr_half *q = w->q;
   int64_t rows = q->batch[0] * q->batch[1] * q->batch[2] * q->batch[3] * q->m;
   (void)worker;
-  q->rows(q->p, edge(rows, w->tall, chunk), edge(rows, w->tall, chunk + 1));
+  q->rows(q->p, lehr_edge(rows, w->tall, chunk), lehr_edge(rows, w->tall, chunk + 1));
 }
 
 /* Blocks of rows are small enough for `rows` to find C in the second cache, and all of B is packed

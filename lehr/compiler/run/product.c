@@ -8,12 +8,6 @@ typedef struct {
   int64_t later;      /* whether `rows` waits for all of C */
 } cut;
 
-/* Block `n` of `blocks`, of whole panels of packed matrices: its begin. */
-static int64_t edge(int64_t length, int64_t blocks, int64_t n) {
-  int64_t at = (length + 31) / 32 * n / blocks * 32;
-  return at < length ? at : length;
-}
-
 #define AT(x) lehr_batch(q->batch, q->x##_step, i) /* where x begins in the batch */
 
 static void piece(void *ctx, int64_t chunk, int64_t worker) {
@@ -21,8 +15,8 @@ static void piece(void *ctx, int64_t chunk, int64_t worker) {
   const lehr_product *q = w->q;
   int64_t i = chunk / (w->tall * w->wide), row = chunk / w->wide % w->tall;
   int64_t column = chunk % w->wide;
-  int64_t m0 = edge(q->m, w->tall, row), m1 = edge(q->m, w->tall, row + 1);
-  int64_t n0 = edge(q->n, w->wide, column), n1 = edge(q->n, w->wide, column + 1);
+  int64_t m0 = lehr_edge(q->m, w->tall, row), m1 = lehr_edge(q->m, w->tall, row + 1);
+  int64_t n0 = lehr_edge(q->n, w->wide, column), n1 = lehr_edge(q->n, w->wide, column + 1);
   int64_t from_a = AT(a) + m0 * (q->ta ? 1 : q->lda), from_b = AT(b) + n0 * (q->tb ? q->ldb : 1);
   int64_t to = AT(c) + m0 * q->ldc + n0;
   (void)worker;

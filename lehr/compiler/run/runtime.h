@@ -82,6 +82,12 @@ static inline __attribute__((unused)) int64_t lehr_batch(const int64_t *batch, c
   return at;
 }
 
+/* Block `n` of `blocks`, of whole panels of packed matrices: its begin. */
+static inline __attribute__((unused)) int64_t lehr_edge(int64_t length, int64_t blocks, int64_t n) {
+  int64_t at = (length + 31) / 32 * n / blocks * 32;
+  return at < length ? at : length;
+}
+
 typedef struct lehr_runtime {
   /* Runs task(ctx, chunk, worker) once for each chunk in [0, chunks), on up to `threads` threads,
      and returns when all are done. `worker` in [0, threads) is a different number in each thread
