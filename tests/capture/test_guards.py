@@ -49,14 +49,10 @@ def pair():
 
 
 def reordered(values):
-    """An equal set with another order of iteration."""
-    for size in range(1, 200):
-        made = {f"x{i}" for i in range(size)} | values
-        for i in range(size):
-            made.discard(f"x{i}")
-        if list(made) != list(values):
-            return made
-    raise AssertionError("no other order found")
+    """An equal set with another order of iteration: numbers of one slot stand as they came."""
+    made = set(reversed(list(values)))
+    assert made == values and list(made) != list(values)
+    return made
 
 
 def double(x):
@@ -224,7 +220,7 @@ def world():
         "other": None,
         "pattern": re.compile("b+"),
         "part": functools.partial(double, 3),
-        "ordered": {"a", "b", "c"},
+        "ordered": {1, 9, 17},
         "queue": collections.deque([1, 2], maxlen=2),
         "pair": pair(),
     }
@@ -329,7 +325,7 @@ def f_set_order(ordered):
 
 
 def f_set_member(ordered):
-    return "a" in ordered
+    return 1 in ordered
 
 
 def f_deque(queue):
@@ -394,7 +390,7 @@ CHANGES = {
     "partial more": lambda w: w.update(part=functools.partial(double, 3, 4)),
     "partial keyword": lambda w: w.update(part=functools.partial(double, x=3)),
     "set reordered": lambda w: w.update(ordered=reordered(w["ordered"])),
-    "set member": lambda w: w["ordered"].discard("a"),
+    "set member": lambda w: w["ordered"].discard(1),
     "deque wider": lambda w: w.update(queue=collections.deque([1, 2], maxlen=3)),
     "cells apart": lambda w: w.update(pair=(pair()[0], pair()[1])),
     "global function": lambda w: globals().update(len=lambda x: 77),
