@@ -109,9 +109,31 @@ class Walk:
         heap, pending = self.heap, self.pending
         while heap:
             node = heapq.heappop(heap)[1]
-            self.step(node, pending.pop(node))
+            slots = pending.pop(node)
+            try:
+                self.step(node, slots)
+            except Exception:
+                self.halt(node, slots)
+                raise
         while self.after:
             self.after.pop(0)()
+
+    def halt(self, node: Node, slots: list[Tensor | None]) -> None:
+        """A node raised. Leaves to which nothing leads that is left to visit get their gradients:
+        they would have come before it if leaves were visited as soon as that is so."""
+        seen: set[Edge] = set()
+        stack: list[tuple[Node, int]] = []
+        for n, arrived in ((node, slots), *self.pending.items()):
+            stack += [(n, i) for i in range(n.count) if not arrived or arrived[i] is not None]
+        while stack:
+            here, index = stack.pop()
+            ahead = here.ahead(index)
+            if ahead is None:
+                return
+            stack += [e for e in ahead if e is not None and e not in seen]
+            seen.update(ahead)
+        for n in [n for n in self.pending if type(n) is Accumulate and (n, 0) not in seen]:
+            self.step(n, self.pending.pop(n))
 
     def reaches(self, tensors: Sequence[Tensor]) -> int:
         """How many of the tensors get a gradient in this walk (counted before they got any)."""

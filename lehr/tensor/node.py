@@ -193,6 +193,10 @@ class Node:
     def _sequence_nr(self) -> int:
         return self.number
 
+    def ahead(self, index: int) -> list[Edge] | None:
+        """Where a gradient of this result goes; None where that is not known."""
+        return self.edges
+
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
         """The gradients of the inputs, one per edge."""
         if self.args is None:

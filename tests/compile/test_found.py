@@ -532,3 +532,15 @@ def test_as_strided_of_a_view_that_is_older_than_the_flag_of_its_leaf() -> None:
         a.requires_grad_()
         g(b).sum().backward()
         assert a.grad is None
+
+
+@case(lambda: ([make((1, 3), "float64", 0).requires_grad_()],
+               make((2, 3), "float32", 2).requires_grad_()))
+def backward_that_fails_half_way(xs: list[Any], c: Any) -> Any:
+    """Seed 3000872: in the second call `xs` holds a result whose history was walked already; the
+    leaf beside it gets its gradient first."""
+    t = torch.maximum(c, c)
+    total = torch.stack([x.float().mean() for x in xs])
+    xs.insert(0, t)
+    total.sum().backward(retain_graph=True)
+    return t, total

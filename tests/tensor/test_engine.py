@@ -194,3 +194,27 @@ def test_a_result_that_the_rule_does_not_read_may_be_written_in_place():
     want, x.grad = x.grad.clone(), None
     lehr.nn.functional.relu(norm(x), inplace=True).square().sum().backward()
     assert lehr.allclose(x.grad, want)
+
+
+def test_a_walk_that_fails_has_added_what_came_before() -> None:
+    """A leaf has its gradient as soon as nothing is left to visit that leads to it, also where its
+    end of the tape is older than the node that fails."""
+    a, b, c = (lehr.ones(2, requires_grad=True) for _ in range(3))
+    held = a + b, a * 2         # these leaves' ends live on
+    t = lehr.maximum(c, c)
+    t.sum().backward()
+    total = (t * 2).sum() + (a * 3).sum() + (b * t.detach()).sum() + (c * 0).sum()
+    with pytest.raises(RuntimeError, match="second time"):
+        total.backward()
+    assert a.grad.tolist() == [3, 3] and b.grad.tolist() == [1, 1]
+    assert c.grad.tolist() == [1, 1]    # the node that failed leads to it
+    assert held
+
+    def refuse(g: lehr.Tensor) -> None:
+        raise ValueError("no")
+
+    h = b * 2
+    h.register_hook(refuse)
+    with pytest.raises(ValueError, match="no"):
+        (h.sum() + a.sum()).backward()
+    assert a.grad.tolist() == [4, 4] and b.grad.tolist() == [1, 1]

@@ -519,14 +519,15 @@ class Entry:
                  or self._edge(t, i, inputs if i is None or i >= 0 else outputs[::-1], live,
                                             args, kwargs) for t, i in self.order]
         joint = self.joint
-        made = Backward(None, [e for e, _ in edges], max(len(joint.roots), 1), joint.inner)
+        made = Backward(None, [e for e, _ in edges], max(len(joint.roots), 1), joint.inner,
+                        joint.reached)
         made.inputs = [described for _, described in edges]
         reads = self.compiled.reads
         versions = tuple((t, t._storage.version, reads is None or i in reads)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
         if joint.roots:
             made.extra = Call(self.compiled, state, inputs, versions, joint.spends,
-                              self.request.usual, joint.totals, joint.reached)
+                              self.request.usual, joint.totals)
         for n, i in enumerate(joint.roots):
             meta = outputs[i]._autograd()
             meta.grad_fn, meta.index, meta.edge_version = made, n, 0

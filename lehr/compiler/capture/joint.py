@@ -34,7 +34,7 @@ class Joint:
     refused  of those whose backward raises -> what it raises
     inner    root -> the roots that were made from it; totals: those whose own gradient is a result
              of the graph -> its number
-    spends, reached   see `tape.Call`
+    spends   see `tape.Call`; reached: `tape.Backward`
     """
 
     def __init__(self, captured: Captured) -> None:

@@ -28,7 +28,6 @@ class Call(NamedTuple):
     spends    of each result, those whose backward needs what its own backward frees
     usual     numbers of the gradients of the call's inputs
     totals    result -> number of its own gradient, with all that comes through other results
-    reached   of each input the results from which it has a gradient, were it but zeros
     """
 
     compiled: Any
@@ -38,29 +37,34 @@ class Call(NamedTuple):
     spends: Sequence[frozenset[int]]
     usual: Sequence[int]
     totals: Mapping[int, int]
-    reached: Sequence[frozenset[int]]
 
 
 class Backward(node.Node):
     """The tape's node for a compiled call: `extra` is its `Call`, None where a backward inside has
     used it up.
 
-    inner  result -> the results that were made from it
-    asked  the results that the last backward was asked about
-    spent  those whose backward has been freed
+    inner    result -> the results that were made from it
+    reached  of each input the results from which it has a gradient, were it but zeros
+    asked    the results that the last backward was asked about
+    spent    those whose backward has been freed
     """
 
-    __slots__ = ("asked", "inner", "spent")
+    __slots__ = ("asked", "inner", "reached", "spent")
 
     def __init__(self, op: Any, edges: list[Any], count: int,
-                 inner: Mapping[int, Collection[int]] = node.NOTHING) -> None:
+                 inner: Mapping[int, Collection[int]] = node.NOTHING,
+                 reached: Sequence[frozenset[int]] = ()) -> None:
         super().__init__(op, edges, count)
-        self.inner = inner
+        self.inner, self.reached = inner, reached
         self.asked: frozenset[int] = frozenset()
         self.spent: frozenset[int] = frozenset()
 
     def name(self) -> str:
         return "CompiledBackward"
+
+    def ahead(self, index: int) -> list[Any] | None:
+        return [e for e, ways in zip(self.edges, self.reached, strict=True) if index in ways] \
+            if self.edges else None
 
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
         self.asked = frozenset([n for n, g in enumerate(grads) if g is not None])
@@ -69,7 +73,7 @@ class Backward(node.Node):
         made = self.run(grads, None)
         return [None if self.asked.isdisjoint(ways) else g if g is not None else Tensor.F.zeros(
                     list(like.shape), dtype=like.dtype, device=like.device)
-                for g, ways, like in zip(made, self.extra.reached, self.inputs, strict=True)]
+                for g, ways, like in zip(made, self.reached, self.inputs, strict=True)]
 
     def run(self, grads: list[Tensor | None], numbers: Sequence[int] | None
             ) -> list[Tensor | None]:
@@ -113,6 +117,9 @@ class Refused(node.Node):
 
     def name(self) -> str:
         return "CompiledBackward"
+
+    def ahead(self, index: int) -> list[Any] | None:
+        return None
 
     def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
         raise type(self.extra)(*self.extra.args)
