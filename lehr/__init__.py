@@ -78,6 +78,7 @@ TABLE: dict[str, dict[str, str]] = {
             "set_autocast_dtype is_autocast_cache_enabled set_autocast_cache_enabled "
             "clear_autocast_cache is_autocast_cpu_enabled get_autocast_cpu_dtype "
             "get_autocast_gpu_dtype",
+        "lehr.amp.scaler": "GradScaler",
         "lehr.io": "save load",
         "lehr.accelerator.cpu": "Stream Event",
         "lehr.accelerator.cuda": "OutOfMemoryError",
@@ -134,8 +135,9 @@ TABLE: dict[str, dict[str, str]] = {
         "lehr.tensor.testing": "assert_close assert_allclose make_tensor",
     },
     "lehr.func": {
-        "lehr.tensor.func": "grad grad_and_value vjp jvp jacrev jacfwd hessian vmap",
-        "lehr.nn.utils.stateless": "functional_call",
+        "lehr.tensor.func":
+            "grad grad_and_value vjp jvp jacrev jacfwd hessian vmap linearize functionalize",
+        "lehr.nn.utils.stateless": "functional_call stack_module_state",
     },
     "lehr.types": {
         "lehr.tensor.types": "Number Device FileLike Storage",

@@ -37,6 +37,7 @@ from lehr.compiler.capture.source import Source, local
 from lehr.compiler.capture.stopped import Stopped, Unconfirmed, confirmed
 from lehr.compiler.capture.tensors import is_native
 from lehr.compiler.capture.tracer import NeedsFlat
+from lehr.compiler.capture.value import SCALARS
 from lehr.compiler.counters import COUNTERS
 from lehr.compiler.journal import Fallback, Journal, Made, Place, Recompile, place_of
 from lehr.compiler.run import word
@@ -49,7 +50,7 @@ LIBRARY = tuple(os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", 
 PACKAGES = tuple(os.path.join(sysconfig.get_path(key), "") for key in ("purelib", "platlib"))
 LARGEST = 1 << 31       # numbers up to this may become inputs of a graph
 NUMBERS = frozenset((int, float))
-CHANGING = frozenset((int, float, str, bytes, range, complex))
+CHANGING = frozenset((int, float, str, bytes, range, complex, *SCALARS))
 NOTHING: dict[str, Any] = {}
 
 

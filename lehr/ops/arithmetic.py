@@ -33,9 +33,13 @@ def _scaled(x, y, alpha=1) -> Spec:
 def _difference(x, y, alpha=1) -> Spec:
     operands = [v.dtype if rule.is_tensor(v) else dt.of_category(dt.category_of(v)) for v in (x, y)]
     if dt.bool_ in operands:
-        both = "with two bool tensors" if operands[0] is operands[1] else "with a bool tensor"
-        raise RuntimeError(f"Subtraction, the `-` operator, {both} is not supported. "
-                           "Use the `^` or `logical_xor()` operator instead for the bool case.")
+        both, instead = (
+            ("two bool tensors", "Use the `^` or `logical_xor()` operator instead.")
+            if operands[0] is operands[1] else
+            ("a bool tensor", "If you are trying to invert a mask, use the `~` or `logical_not()` "
+                              "operator instead."))
+        raise RuntimeError(f"Subtraction, the `-` operator, with {both} is not supported. "
+                           f"{instead}")
     return _scaled(x, y, alpha)
 
 

@@ -253,6 +253,9 @@ def matmul_shape(a: Shape, b: Shape) -> Shape:
         if len(a) == 2 and len(b) == 2:
             raise RuntimeError("mat1 and mat2 shapes cannot be multiplied "
                                f"({a[0]}x{a[1]} and {b[0]}x{b[1]})")
+        if len(a) == 2:
+            raise RuntimeError(f"size mismatch, got input ({a[0]}), mat ({a[0]}x{a[1]}), "
+                               f"vec ({b[0]})")
         raise RuntimeError(f"size mismatch in matmul: {list(a)} and {list(b)}: the last dimension "
                            f"of the "
                            "first must equal the second-to-last of the second")

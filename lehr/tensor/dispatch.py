@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from lehr.base.device import CPU
-from lehr.base.dtype import can_cast
+from lehr.base.dtype import DType, can_cast
 from lehr.ops import execute, layout
 from lehr.ops.expand import decompose
 from lehr.ops.registry import COMPOSITE, POINTWISE, VIEW, Functions, Op
+from lehr.ops.rule import LABELS
 from lehr.ops.saving import reads_for
 from lehr.tensor import autograd, kernel
 from lehr.tensor.direct import DIRECT
@@ -83,6 +84,13 @@ def mark(out: Any) -> None:
     for t in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(t, Tensor):
             t._storage.inference = True
+
+
+def check_cast(made: DType, target: DType) -> None:
+    """RuntimeError where no write turns results of one dtype into another."""
+    if made is not target and not can_cast(made, target):
+        raise RuntimeError(f"result type {LABELS.get(made.name, made)} can't be cast to the desired"
+                           f" output type {LABELS.get(target.name, target)}")
 
 
 def wants_grad(op: Op, args: tuple[Any, ...]) -> bool:
@@ -182,9 +190,7 @@ def inplace(op: Op, args: tuple[Any, ...]) -> Any:
     if made._shape != target._shape:
         raise RuntimeError(f"output with shape {list(target._shape)} doesn't match the broadcast "
                            f"shape {list(made._shape)}")
-    if made.dtype is not target.dtype and not can_cast(made.dtype, target.dtype):
-        raise RuntimeError(f"result type {made.dtype} can't be cast to the desired output type "
-                           f"{target.dtype}")
+    check_cast(made.dtype, target.dtype)
     assign(target, made)
     return target
 

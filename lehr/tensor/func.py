@@ -106,29 +106,55 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False,
         has_aux: bool = False) -> Any:
     """(func(*primals), the directional derivative), by differentiating twice."""
-    if has_aux:
-        raise NotImplementedError("torch.func.jvp(has_aux=True) is not supported")
-    return jacobian.jvp(func, tuple(primals), tuple(tangents), strict=strict)
+    aside: list[Any] = []
+    made = jacobian.jvp(_without(func, aside) if has_aux else func, tuple(primals),
+                        tuple(tangents), strict=strict)
+    return (*made, aside[-1]) if has_aux else made
+
+
+def _without(func: Callable[..., Any], aside: list[Any]) -> Callable[..., Any]:
+    """The function without its auxiliary results, which are put aside."""
+    def plain(*args: Any) -> Any:
+        out, aux = func(*args)
+        aside.append(tree.map(lambda t: t.detach() if isinstance(t, Tensor) else t, aux))
+        return out
+    return plain
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """(func(*primals), the function from tangents of all primals to directional derivatives)."""
+    def push(*tangents: Any) -> Any:
+        return jvp(func, primals, tangents)[1]
+    return func(*primals), push
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """The function: what it computes is the same with and without writes and views."""
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError("functionalize(f, remove='mutations'): received invalid argument for "
+                           f"remove={remove}. Valid options are: remove='mutations', "
+                           "remove='mutations_and_views'")
+    return func
 
 
 def jacrev(func: Callable[..., Any], argnums: Any = 0, *, has_aux: bool = False,
            chunk_size: Any = None, _preallocate_and_copy: bool = False) -> Any:
-    """A function that returns the Jacobian."""
-    if has_aux:
-        raise NotImplementedError("torch.func.jacrev(has_aux=True) is not supported")
-
+    """A function that returns the Jacobian (and the auxiliary results, where there are any)."""
     @functools.wraps(func)
     def wrapper(*args: Any) -> Any:
         several, places = _chosen(argnums, args)
+        aside: list[Any] = []
+        plain = _without(func, aside) if has_aux else func
 
         def partial(*chosen: Any) -> Any:
             given = list(args)
             for p, x in zip(places, chosen, strict=True):
                 given[p] = x
-            return func(*given)
+            return plain(*given)
         inputs = tuple(args[p] for p in places)
-        return jacobian.jacobian(partial, inputs if several else inputs[0],
+        made = jacobian.jacobian(partial, inputs if several else inputs[0],
                                  create_graph=_inside(args))
+        return (made, aside[-1]) if has_aux else made
     return wrapper
 
 

@@ -78,7 +78,7 @@ class _Recording(Mode):
 
     def __enter__(self) -> None:
         self.before = STATE.grad
-        STATE.grad = self.record
+        STATE.grad = self.record and not STATE.inference
 
     def __exit__(self, *exc: Any) -> None:
         STATE.grad = self.before
@@ -91,7 +91,7 @@ class no_grad(_Recording):
 
 
 class enable_grad(_Recording):
-    """Operations inside are recorded again, within `no_grad`."""
+    """Operations inside are recorded again, within `no_grad`; not within `inference_mode`."""
 
     record = True
 
@@ -102,7 +102,7 @@ class set_grad_enabled(Mode):
     def __init__(self, mode: bool) -> None:
         self.before = STATE.grad
         self.mode = mode
-        STATE.grad = bool(mode)
+        STATE.grad = bool(mode) and not STATE.inference
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         STATE.grad = self.before  # a decorator acts inside the function alone
@@ -112,7 +112,7 @@ class set_grad_enabled(Mode):
         return set_grad_enabled(self.mode)
 
     def __enter__(self) -> None:
-        STATE.grad = bool(self.mode)
+        STATE.grad = bool(self.mode) and not STATE.inference
 
     def __exit__(self, *exc: Any) -> None:
         STATE.grad = self.before

@@ -72,9 +72,7 @@ def _check_dtype(op: Op, target: Tensor, value: Tensor, several: bool) -> None:
     if target.dtype is value.dtype or op.name in ANY:
         return
     if casts(op, several):
-        if not dispatch.can_cast(value.dtype, target.dtype):
-            raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output "
-                               f"type {target.dtype}")
+        dispatch.check_cast(value.dtype, target.dtype)
     elif not (op.name in BYTES and target.dtype is dt.uint8):
         raise RuntimeError(f"{op.api}(): Expected out tensor to have dtype {value.dtype}, but got "
                            f"{target.dtype} instead")

@@ -46,9 +46,10 @@ class Storage:
         return made
 
     def written(self, times: int = 1) -> None:
-        """Counts writes, after they are done: what was made of the memory before is old."""
+        """Counts writes, after they are done: what was made of the memory before is old. No times:
+        it was written through storages of other versions."""
         self.version += times
-        (self._origin or self).writes += times
+        (self._origin or self).writes += times or 1
 
     def unsure(self) -> None:
         """A write was interrupted: something may be written."""

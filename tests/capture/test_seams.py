@@ -6,7 +6,7 @@ import weakref
 
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder, replay
-from lehr.compiler.capture.value import CONSTANTS, Const, Value, slot
+from lehr.compiler.capture.value import CONSTANTS, SCALARS, Const, Value, slot
 
 
 class Printing(Machine):
@@ -140,7 +140,8 @@ def test_factories_make_values_of_ones_own():
 
 def test_every_constant_type_is_wrapped_as_a_constant():
     code = (lambda: 0).__code__
-    samples = [1, 1.5, True, "s", b"b", 1j, None, ..., NotImplemented, range(3), code]
+    samples = [1, 1.5, True, "s", b"b", 1j, None, ..., NotImplemented, range(3), code,
+               *[kind(1) for kind in SCALARS]]
     assert {type(s) for s in samples} == set(CONSTANTS)
     for sample in samples:
         assert Machine().run(lambda x: x, (sample,)) is sample

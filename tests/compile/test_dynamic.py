@@ -244,6 +244,22 @@ def test_texts_of_sizes():
         assert names == [f"{n} rows"]
 
 
+@pytest.mark.parametrize("text", [
+    lambda x: f"{x.shape}", lambda x: str(x.shape), lambda x: f"{x.size()!r:>24}",
+    lambda x: f"{x.shape} {[x.shape]}", lambda x: f"{ {'shape': x.shape[:1]} }"])
+def test_texts_of_shapes(text):
+    """Also in front of a break, and where the size is an input of the graph."""
+    def main(x, said):
+        said.append(text(x))
+        print(end="")
+        return x + 1
+    compiled = torch.compile(main)
+    for n in SIZES:
+        x, said = fresh(n, 0, 4), []
+        same(compiled(x, said), x + 1)
+        assert said == [text(x)]
+
+
 def test_growing_cache():
     """Keys of earlier steps, longer at each: two or three graphs for twenty lengths."""
     def step(q, k, cache):

@@ -47,6 +47,41 @@ def test_steps_of_optimizers_are_eager_ones_to_the_last_digits(name, options, ba
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=0)
 
 
+def numpy_numbers(x: Any, i: Any, s: Any) -> list[Any]:
+    a, b, c, d = np.float32(2), np.int64(3), np.float64(1.5), np.float16(s)
+    return [a * x, x * a, b + i, i + b, c * i, i - c, x / d, d + x, a + b, a * s, b // 2, b % -2,
+            x < a, a >= x, x == a, b % i, i % b, a ** x, x ** a, torch.add(x, x, alpha=b),
+            torch.tensor([a, c]), x.clamp(a, 3), torch.full((2,), a), x[b - 3], [1, 2, 3, 4][b],
+            float(a), int(b), b.item(), c.is_integer(), f"{a} {b:03d}", max(a, 1), isinstance(
+                c, float), type(d), np.uint8(100) + np.uint8(100), np.complex64(1j) * x, s + 1, s]
+
+
+def test_numbers_of_numpy():
+    """They act as Python's beside tensors, and keep their own types among themselves."""
+    compiled = torch.compile(numpy_numbers, backend="loops", fullgraph=True)
+    x, i = torch.tensor([1.5, 2.5]), torch.tensor([1, 2])
+    for s in (np.float32(2), np.float32(3), np.int32(4)):
+        for a, b in zip(compiled(x, i, s), numpy_numbers(x, i, s), strict=True):
+            assert type(a) is type(b)
+            if isinstance(a, torch.Tensor):
+                assert a.dtype is b.dtype
+                np.testing.assert_array_equal(a.numpy(), b.numpy())
+            else:
+                assert a == b
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_numbers_of_numpy_that_change(kind):
+    """Few graphs serve them: the limit is not reached."""
+    def f(x: Any, s: Any) -> Any:
+        return x * s, s + kind(1)
+    compiled, x, before = torch.compile(f, backend="loops"), torch.tensor([1.5, 2.5]), stats()
+    for n in range(12):
+        a, b = compiled(x, kind(n))
+        assert a.tolist() == [1.5 * n, 2.5 * n] and type(b) is kind and b == n + 1
+    assert stats()["graphs"] - before["graphs"] <= 5
+
+
 def test_a_factor_of_zero_ignores_nan():
     def f(group: dict[str, Any], x: Any, a: Any) -> Any:
         return torch.addmm(x, a, a, beta=group["beta"], alpha=group["alpha"])

@@ -755,6 +755,28 @@ def duck_typed_override(t: Any) -> Any:
             t.overrides.is_tensor_like(d), t.sum(d, dim=0)[:2])
 
 
+@scenario
+def recording_within_inference(t: Any) -> Any:
+    w, out = t.ones(2, requires_grad=True), []
+    with t.inference_mode():
+        x = t.ones(2)
+        with t.enable_grad():
+            out.append((w * x).requires_grad)
+        with t.set_grad_enabled(True):
+            out.append((w * x).is_inference())
+        t.set_grad_enabled(True)
+        out.append((w * w).requires_grad)
+    return [*out, (w * w).requires_grad]
+
+
+@scenario
+def results_that_cannot_be_written(t: Any) -> Any:
+    i, x, b = t.tensor([1, 2]), t.ones(2), t.tensor([True, False])
+    return [attempt(lambda: i.add_(x)), attempt(lambda: b.add_(i)), attempt(lambda: i.div_(2)),
+            attempt(lambda: t.add(x, 1, out=t.zeros(2, dtype=t.int64))), attempt(lambda: b - b),
+            attempt(lambda: b - x), attempt(lambda: t.ones(3, 3) @ x)]
+
+
 def evaluate(lib: Any, name: str) -> str:
     with warnings.catch_warnings(), contextlib.redirect_stderr(None):
         warnings.simplefilter("ignore")

@@ -26,6 +26,7 @@ from .source import HANDLED
 from .value import (
     METHOD_DESCRIPTORS,
     PURE_TYPES,
+    SCALARS,
     UNLIMITED,
     Arity,
     Const,
@@ -120,6 +121,13 @@ def new_scalar(base: type) -> Callable[[Machine, Any, Args, Kwargs], Value]:
     return make
 
 
+def new_number(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+    """A numpy number, of one whose value is known."""
+    if cls not in SCALARS or not all(isinstance(a.force(m), Const) for a in args) or kwargs:
+        return m.stop("native-new", f"{cls.__module__}.{cls.__qualname__}")
+    return m.fresh(m.native_op(cls, *[m.stand_in(a) for a in args]))
+
+
 def new_object(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
     if cls.__flags__ & ABSTRACT:
         m.native_op(object.__new__, cls)
@@ -178,6 +186,7 @@ NEW: dict[type, Callable[[Any, Any, Args, Kwargs], Value]] = {
     property: new_property,
     classmethod: new_wrapper, staticmethod: new_wrapper, functools.partial: new_partial,
     **{base: new_scalar(base) for base in (int, float, str, bytes, complex)},
+    **dict.fromkeys(SCALARS, new_number),
 }
 
 

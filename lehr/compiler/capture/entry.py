@@ -437,11 +437,11 @@ class Entry:
                              self._bind, lambda: self.hits, Finish.of(captured, placed))
         self.check = self.checker.quick
         self.gather, self.gather_source = self._gather()
-        # Inputs that are written, and how often: versions count each write.
+        # Inputs that are written, and how often: versions count each write but those of `x.data`.
         storages = {i: tracer.storages[id(real._storage.origin)]
                     for i, (_, real) in enumerate(captured.tracer.inputs)
                     if isinstance(real, Tensor)}
-        self.written = [(i, max(s.version, 1)) for i, s in storages.items() if s.trace.written]
+        self.written = [(i, s.version) for i, s in storages.items() if s.trace.written]
         early = self.compiled.early
         self.early = [i for i, _ in self.written if early is None or i in early]
         place = {id(tracer.twins[id(real)]): i for i, (_, real) in enumerate(tracer.inputs)

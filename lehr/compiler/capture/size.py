@@ -216,6 +216,14 @@ class Sizes:
         """The program needs the value."""
         raise Resize(frozenset([p for v in sym.free(e) for p in self.places[v]]))
 
+    def told(self, given: Any) -> None:
+        """Native code made a text of what it was given: sizes in it have to be known."""
+        if isinstance(given, Sym):
+            self.settle(given)
+        elif isinstance(given, list | tuple):
+            for part in given:
+                self.told(part)
+
     def value(self, e: Any) -> int:
         return e if isinstance(e, int) else sym.evaluate(e, self.hints)
 

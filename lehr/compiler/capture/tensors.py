@@ -384,7 +384,10 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
         """Runs framework code for real; what it raises is the program's exception."""
         reals = [self.lowered(a) for a in args]
         named = {k: self.lowered(v) for k, v in kwargs.items()}
-        return self.lifted(self.native_op(function, *reals, **named))
+        made = self.native_op(function, *reals, **named)
+        if type(made) is str and self.sizes.hints:
+            self.sizes.told([*reals, *named.values()])
+        return self.lifted(made)
 
     def lowered(self, value: Value) -> Any:
         return self.lower(value)

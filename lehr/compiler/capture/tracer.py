@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from lehr.base import dtype as dt
 from lehr.base.sym import Sym
 from lehr.compiler.graph.ir import Builder, Location, RefType, ScalarType, TensorType, Value
@@ -539,7 +541,7 @@ class Tracer:
             elif type(a) in (list, tuple):
                 out.append(self.values(a))
             else:
-                out.append(a)
+                out.append(a.item() if isinstance(a, np.generic) else a)
         return tuple(out)
 
     def value(self, t: Tensor) -> Value:

@@ -18,6 +18,8 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from .source import Source
 
 if TYPE_CHECKING:
@@ -26,14 +28,17 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., Any]
 
+# numpy's numbers, and the abstract classes that own their methods.
+SCALARS = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQefdFD")
+SCALAR_BASES = frozenset(k for s in SCALARS for k in s.__mro__ if issubclass(k, np.generic))
 # Types whose objects are plain constants: immutable, compared by value, built from literals.
 CONSTANTS = (int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented),
-             range, types.CodeType)
+             range, types.CodeType, *SCALARS)
 CONSTANT_SET = frozenset(CONSTANTS)
 NUMBERS = frozenset((int, float))
 # Types whose C methods and functions neither change nor keep anything: calls on constants fold.
 PURE_TYPES = frozenset((*CONSTANTS, slice, frozenset, re.Pattern, re.Match, types.GenericAlias,
-                        types.UnionType, tuple))
+                        types.UnionType, tuple, *SCALAR_BASES))
 
 
 class Signal(Exception):

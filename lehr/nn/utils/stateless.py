@@ -28,6 +28,29 @@ def _put(module: Module, name: str, value: Any) -> Any:
     raise AttributeError(f"{type(owner).__name__} has no parameter or buffer {last!r}")
 
 
+def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters and buffers of modules of one architecture, stacked by name, for `vmap`.
+
+    The stacked parameters are leaves that require gradients as those of the first module do.
+    """
+    models = list(models)
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(m.training is not models[0].training for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to have the same "
+                           "training/eval mode.")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    made: list[dict[str, Any]] = []
+    for tables in ([dict(m.named_parameters()) for m in models],
+                   [dict(m.named_buffers()) for m in models]):
+        made.append({})
+        for name, first in tables[0].items():
+            whole = Tensor.F.stack([t[name] for t in tables], 0).detach()
+            made[-1][name] = whole.requires_grad_(first.requires_grad)
+    return made[0], made[1]
+
+
 def functional_call(module: Module, parameters_and_buffer_dicts: Any, args: Any = None,
                     kwargs: Any = None, *, tie_weights: bool = True, strict: bool = False) -> Any:
     """`module(*args, **kwargs)` with the given tensors in the place of its own, by dotted name.
