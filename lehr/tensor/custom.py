@@ -9,8 +9,9 @@
         return torch.empty_like(x)
 
 The function is opaque: it may leave tensors for numpy or C. Capture makes it one call to the host
-in the middle of a compiled program where a fake says what the results look like, else the graph
-breaks there.
+in the middle of a compiled program where a fake says what the results look like (there is nothing
+to say where it returns None), else the graph breaks there. What it writes to is a result of that
+call, which runs on copies, and is then written in the graph.
 """
 
 from __future__ import annotations
@@ -97,12 +98,20 @@ class CustomOpDef:
         self.fake: Kernel | None = None
         self.derivative: Kernel | None = None
         self.context: Kernel | None = None
-        self.signature = registry.Signature(signature(f"{namespace}__{name}", fn))
-        self.op = registry.Op(self.signature, {
+        text = signature(f"{namespace}__{name}", fn)
+        self.signature = registry.Signature(text)
+        self.declared = () if text.endswith("-> None") else self.signature.results
+        self.written = () if mutates == "unknown" else tuple(
+            i for i, p in enumerate(self.signature.params) if p.name in mutates)
+        made = ("Tensor",) * (len(self.declared) + len(self.written))
+        whole = registry.Signature(f"{text.rpartition(' -> ')[0]} -> "
+                                   + (f"tuple[{', '.join(made)}]" if len(made) > 1 else "Tensor"))
+        self.op, self.opaque = (registry.Op(what, {
             "kind": registry.HOST, "rule": self.types, "eager": self.on_arrays, "host": True,
-            "nondiff": True, "where": "", "breaks": "native-call", "__doc__": fn.__doc__,
+            "nondiff": True, "where": "", "breaks": breaks, "__doc__": fn.__doc__,
             "layout": lambda spec, *bound: contiguous(spec.shape)}, __name__)
-        self.op.api = qualname
+            for what, breaks in ((whole, None), (self.signature, "native-call")))
+        self.op.api = self.opaque.api = qualname
         functools.update_wrapper(self, fn)
 
     def register_kernel(self, device_types: Any = None, fn: Kernel | None = None, /) -> Any:
@@ -117,7 +126,6 @@ class CustomOpDef:
     def register_fake(self, fn: Kernel) -> Kernel:
         """What results look like: a function of tensors without memory that returns such ones."""
         self.fake = fn
-        self.op.breaks = None if not self.mutates and self.tensors_only() else "native-call"
         return fn
 
     def register_autograd(self, backward: Kernel, /, *,
@@ -127,8 +135,27 @@ class CustomOpDef:
         """
         self.derivative, self.context = backward, setup_context
 
-    def tensors_only(self) -> bool:
-        return all(r == "Tensor" for r in self.signature.results)
+    def in_graph(self, args: tuple[Any, ...]) -> bool:
+        """Whether a graph can hold the call: what it makes and writes to is known, and nothing that
+        it reads shares memory with what it writes to."""
+        if self.mutates == "unknown" or not (self.declared or self.written) or (
+                self.declared and self.fake is None) or any(r != "Tensor" for r in self.declared):
+            return False
+        stores = [t._storage for a in args for t in (a if isinstance(a, (tuple, list)) else (a,))
+                  if isinstance(t, Tensor)]
+        return all(isinstance(args[i], Tensor) and sum(
+            s.trace is args[i]._storage.trace for s in stores) == 1 for i in self.written)
+
+    def emit(self, args: tuple[Any, ...]) -> Any:
+        """The call in the graph of the capture in force."""
+        if not self.in_graph(args):
+            return dispatch.call(self.opaque, args)
+        out = dispatch.call(self.op, args)
+        out = out if isinstance(out, tuple) else (out,)
+        count = len(self.declared)
+        for i, new in zip(self.written, out[count:], strict=True):
+            args[i].copy_(new)
+        return None if count == 0 else out[0] if count == 1 else tuple(out[:count])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return Call.apply(self, *self.signature.bind(args, kwargs))
@@ -168,32 +195,31 @@ class CustomOpDef:
         held = STATE.grad
         STATE.grad = False
         try:
-            given = tuple(wrapped(a) for a in args)
+            given = tuple(wrapped(np.array(a) if i in self.written else a)
+                          for i, a in enumerate(args))
             told = self.types(*given)
             out = self.run(given)
         finally:
             STATE.grad = held
-        several = isinstance(out, tuple)
-        parts = out if several else (out,)
+        parts = (*(out if isinstance(out, tuple) else (out,) if self.declared else ()),
+                 *(given[i] for i in self.written))
         for t, spec in zip(parts, told if type(told) is tuple else (told,), strict=True):
             if tuple(t.shape) != tuple(spec.shape) or t.dtype is not spec.dtype:
                 raise TypeError(    # no RuntimeError: those count as the program's own
                     f"{self.qualname} made {t.dtype} {list(t.shape)}, its fake says {spec.dtype} "
                     f"{list(spec.shape)}")
         made = tuple(t.contiguous()._array for t in parts)
-        return made if several else made[0]
+        return made if len(self.op.signature.results) > 1 else made[0]
 
     def types(self, *args: Any) -> Any:
-        """The results' types, from the fake."""
-        assert self.fake is not None
+        """The results' types, from the fake, and those of what is written."""
         held, STATE.tracer = STATE.tracer, None
         try:
-            out = self.fake(*(faked(a) for a in args))
+            out = self.fake(*(faked(a) for a in args)) if self.declared else ()  # type: ignore[misc]
         finally:
             STATE.tracer = held
-        several = isinstance(out, tuple)
         specs = []
-        for t in out if several else (out,):
+        for t in out if isinstance(out, tuple) else (out,):
             if not isinstance(t, Tensor):
                 raise TypeError(f"{self.qualname}: its fake has to return tensors, not "
                                 f"{type(t).__name__}")
@@ -202,7 +228,8 @@ class CustomOpDef:
                     f"{self.qualname}: its fake returns strides {t.stride()}; a custom operator in "
                     "a compiled program returns contiguous tensors: end it with .contiguous()")
             specs.append(Spec(tuple(t.shape), t.dtype))
-        return tuple(specs) if several else specs[0]
+        specs += [Spec(tuple(args[i].shape), args[i].dtype) for i in self.written]
+        return tuple(specs) if len(self.op.signature.results) > 1 else specs[0]
 
 
 class Call(Function):
@@ -213,7 +240,7 @@ class Call(Function):
         tracer = STATE.tracer
         if tracer is None:
             return op.run(args)
-        return dispatch.call(op.op, args)
+        return op.emit(args)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -112,7 +112,50 @@ def test_written_arguments(define):
         y = x + 1
         op(y, 5.0)
         return y * 2
-    assert torch.equal(torch.compile(f)(x), torch.full((3,), 10.0))
+    assert torch.equal(torch.compile(f, fullgraph=True)(x), torch.full((3,), 10.0))
+
+
+def test_written_arguments_in_a_graph(define):
+    """What is written is seen through views and by later calls, versions count it."""
+    @define("shop::halve", mutates_args=("x", "count"))
+    def op(x: Tensor, y: Tensor, count: Tensor) -> Tensor:
+        x.numpy()[...] = x.numpy() * 0.5 + y.numpy()
+        count.numpy()[...] += 1
+        return x.sum()
+
+    @op.register_fake
+    def _(x, y, count):
+        return x.new_empty(())
+
+    def f(x, y, count):
+        row = x[1]
+        total = op(row, y, count)
+        op(x.t()[0], y[:2], count)
+        return total, row * 2, x.sum()
+
+    seen = []
+    for g in (f, torch.compile(f, fullgraph=True)):
+        x, count = torch.arange(6.0).reshape(2, 3), torch.zeros((), dtype=torch.int64)
+        for _ in range(2):
+            out = g(x, torch.ones(3), count)
+        seen.append(([t.tolist() for t in out], x.tolist(), count.item(), x._version > 0))
+    assert seen[0] == seen[1]
+
+
+def test_an_argument_that_is_written_and_read(define):
+    """Copies would not share memory: the graph breaks."""
+    @define("shop::shift", mutates_args=("x",))
+    def op(x: Tensor, y: Tensor) -> None:
+        x.numpy()[...] += 1
+        x.numpy()[...] *= y.numpy()
+
+    def f(x):
+        op(x, x)
+        return x + 1
+    assert torch.compile(f)(torch.ones(2)).tolist() == [5.0, 5.0]
+    assert f(torch.ones(2)).tolist() == [5.0, 5.0]
+    with pytest.raises(Exception, match="shop::shift"):
+        torch.compile(f, fullgraph=True)(torch.ones(2))
 
 
 def test_several_results_and_lists(define):
