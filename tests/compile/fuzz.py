@@ -84,13 +84,17 @@ def describe(value: Any, seen: dict[int, Any]) -> Any:
         return ("raises", type(value).__name__, str(value))
     if isinstance(value, lehr.nn.Module):
         return ("module", repr(value), describe(dict(value.named_parameters()), seen),
-                describe(dict(value.named_buffers()), seen))
-    if isinstance(value, lehr.optim.Optimizer):
-        return ("optimizer", describe(value.state_dict(), seen))
+                describe(dict(value.named_buffers()), seen),
+                [describe({k: v for k, v in vars(m).items() if k[0] != "_"}, seen)
+                 for m in value.modules()])
+    if isinstance(value, (lehr.optim.Optimizer, lehr.optim.lr_scheduler.LRScheduler)):
+        return (type(value).__name__, describe(value.state_dict(), seen))
     if isinstance(value, phrases.Pair):
         return ("pair", describe(vars(value), seen))
     if callable(value):
         return "callable"
+    if " at 0x" in repr(value) and hasattr(value, "__dict__"):
+        return (type(value).__name__, describe(vars(value), seen))
     return (type(value).__name__, repr(value))
 
 

@@ -7,8 +7,11 @@ the shapes and dtypes that they meet; branches not taken are tried on copies.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 import textwrap
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +19,10 @@ import numpy as np
 
 import lehr
 from lehr.tensor.tensor import Tensor
-from tests.compile import phrases
+from tests.compile import handling, idioms, phrases, props
 
 LARGEST = 96  # elements of a tensor that the programs keep
+NEWER = 6_000_000   # wide programs from this number on know `idioms` and `handling`, too
 
 FLOATS = ("float32", "float32", "float64", "float16", "bfloat16")
 INTS = ("int64", "int64", "int32", "uint8", "bool")
@@ -136,15 +140,21 @@ def filled(r: random.Random, shape: tuple[int, ...], dtypes: Sequence[str], k: i
 
 def space() -> dict[str, Any]:
     """The globals of programs."""
-    return {"torch": lehr, "make": make, "Box": Box, **phrases.objects()}
+    return {"torch": lehr, "make": make, "Box": Box, **phrases.objects(), **props.objects()}
 
 
 class Writer:
     """Writes one program. `self.env` holds the locals of `main` as they are at the last line."""
 
-    def __init__(self, seed: int, data: bool = True, wide: bool = False) -> None:
+    def __init__(self, seed: int, data: bool = True, wide: bool = False,
+                 newer: bool = False) -> None:
         self.r = random.Random(seed)
-        self.phrases = phrases.WIDE if wide else phrases.EVERY
+        self.wide, self.newer = wide, newer
+        self.phrases: Any = phrases.WIDE if wide else phrases.EVERY
+        training = (phrases.TRAINING,) * 3
+        if newer:
+            self.phrases += idioms.IDIOMS + handling.HANDLING
+            training += (handling.STEPS,) * 6
         self.data = data                    # whether Python may ask for data (graph breaks)
         self.space = space()
         self.env: dict[str, Any] = {}
@@ -155,6 +165,7 @@ class Writer:
         self.loop = 0
         self.grad = self.r.random() < 0.5
         self.trains = self.r.random() < 0.2     # whether the box has a network and an optimizer
+        self.phrases += training * self.trains
 
     # -- inputs
 
@@ -182,13 +193,16 @@ class Writer:
         lines.append(f"box = Box({r.randrange(3)}, "
                      f"{r.choice(['a', 'None', filled(r, (2,), INTS, 5)])})")
         if self.trains:
-            net = r.choice(phrases.NETS)
-            for name in ("Sequential", "Linear", "ReLU", "LayerNorm", "BatchNorm1d", "Dropout",
-                         "GELU"):
+            net = r.choice(props.NETS if self.newer else phrases.NETS)
+            for name in () if self.newer else ("Sequential", "Linear", "ReLU", "LayerNorm",
+                                               "BatchNorm1d", "Dropout", "GELU"):
                 net = net.replace(name + "(", f"torch.nn.{name}(")
+            optimizers = props.OPTIMIZERS if self.newer else phrases.OPTIMIZERS
             lines += ["torch.manual_seed(3)", f"box.net = {net}",
-                      f"box.opt = torch.optim.{r.choice(phrases.OPTIMIZERS)}",
+                      f"box.opt = torch.optim.{r.choice(optimizers)}",
                       "box.data = make((3 + v, 4), 'float32', 3)"]
+            if self.newer:
+                lines.append(f"box.sched = torch.optim.lr_scheduler.{r.choice(props.SCHEDULERS)}")
         lines.append(f"flag, n = v == {r.randrange(2)}, {r.randrange(1, 4)} + v")
         lines.append("return a, b, c, xs, names, box, flag, n")
         return "\n".join(lines).split("\n")
@@ -286,7 +300,7 @@ class Writer:
         if self.nested < 3:
             kinds += [(self.branch, 7), (self.loop_over, 6), (self.attempt, 4), (self.context, 3),
                       (self.function, 3)]
-        kinds.append((self.phrase, 12 if self.phrases is phrases.EVERY else 36))
+        kinds.append((self.phrase, 60 if self.newer else 36 if self.wide else 12))
         kinds += [(self.early, 1), (self.backward, 2 if self.grad else 0), (self.object, 3),
                   (self.needs_data, 2 if self.data else 0), (self.say, 1 if self.data else 0)]
         kind = self.r.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
@@ -331,7 +345,7 @@ class Writer:
 
     def phrase(self) -> None:
         """Several lines, tried as a whole; names of functions in it are global for the writer."""
-        kind = self.r.choice((*self.phrases, *[phrases.TRAINING] * self.trains * 3))
+        kind = self.r.choice(self.phrases)
         t = self.name()
         template = self.r.choice(kind)
         text = self.fill(template.replace("{t}", t).replace("{u}", self.name("u")))
@@ -527,7 +541,7 @@ class Writer:
         picked = r.sample(names, min(len(names), r.randrange(1, 5)))
         newest = [n for n in names if n.startswith("t")][-2:]
         names = list(dict.fromkeys(picked + newest))
-        if self.phrases is phrases.WIDE:    # whatever else there is, too
+        if self.wide:    # whatever else there is, too
             names += [k for k, v in self.env.items() if k[0] == "t" and k[1:].isdigit()
                       and isinstance(v, (tuple, list, dict, str, int, float, set, frozenset))]
         kind = r.randrange(6)
@@ -549,7 +563,9 @@ def write(seed: int, data: bool = True, wide: bool = False) -> str:
         lehr.manual_seed(seed)
         lehr.set_grad_enabled(True)
         try:
-            return Writer(64 * seed + attempt, data, wide).program(size)
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return Writer(64 * seed + attempt, data, wide, wide and seed >= NEWER).program(size)
         except Rejected:
             continue  # its arguments cannot be made
     raise AssertionError(f"no program for seed {seed}")

@@ -11,11 +11,13 @@ from typing import Any
 
 from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
+from lehr.compiler.capture.mapping import DictValue
 from lehr.compiler.capture.objects import ClassValue
 from lehr.compiler.capture.operation import Key
+from lehr.compiler.capture.sets import SetValue
 from lehr.compiler.capture.tensors import CaptureTracer, TensorMachine, TensorValue
 from lehr.compiler.capture.tracer import TwinMeta
-from lehr.compiler.capture.value import Lazy, Value
+from lehr.compiler.capture.value import CONSTANT_SET, Lazy, Value
 
 # Stands for an object that existed before the call and is read through the value's source.
 OUTSIDE: Any = type("Outside", (), {"__slots__": (), "__repr__": lambda self: "<outside>"})()
@@ -28,7 +30,7 @@ def forget(captured: Any) -> None:
     """Drops the objects outside from a captured call; what rebuilds its results stays."""
     machine: TensorMachine = captured.machine
     roots = [captured.value, captured.fault, machine.effects]
-    walk(roots)
+    walk(roots, machine)
     for value in machine.known.values():
         strip(value)
     for field in ("known", "kept", "lookups", "known_attrs", "twins", "births", "proxies", "caches",
@@ -69,7 +71,17 @@ def strip(value: Value) -> bool:
     return True
 
 
-def walk(roots: Any) -> None:
+def keyed(key: Any, machine: TensorMachine) -> Any:
+    """A key of a dict or set of the program's, with values in the place of objects outside."""
+    if type(key) in (tuple, frozenset):
+        return type(key)([keyed(part, machine) for part in key])
+    if type(key) in CONSTANT_SET or isinstance(key, Key | Value):
+        return key
+    found = machine.known_key(key)
+    return key if found is None else found
+
+
+def walk(roots: Any, machine: TensorMachine) -> None:
     """Strips the values from outside that the results and effects are made of."""
     seen: set[int] = set()
     stack = [roots]
@@ -79,12 +91,16 @@ def walk(roots: Any) -> None:
             continue
         seen.add(id(item))
         if isinstance(item, CONTAINERS):
-            stack.extend(item.values() if isinstance(item, dict) else item)
+            stack.extend(item)
             if isinstance(item, dict):
-                stack.extend(k for k in item if isinstance(k, Key))
+                stack.extend(item.values())
         elif isinstance(item, Key):
             stack.append(item.value)
         elif isinstance(item, Value | Frame) and not (isinstance(item, Value) and strip(item)):
+            if isinstance(item, DictValue):
+                item.storage = {keyed(k, machine): v for k, v in item.storage.items()}
+            elif isinstance(item, SetValue) and item.storage is not None:
+                item.storage = [keyed(k, machine) for k in item.storage]     # in its order
             for base in type(item).__mro__:
                 names = base.__dict__.get("__slots__", ())
                 stack.extend(getattr(item, name, None) for name in names)

@@ -397,6 +397,10 @@ class Operations(Base):
         value = self.fresh(raw) if source is None else self.lazy(raw, source).force(self)
         return value.key(self)
 
+    def known_key(self, raw: Any) -> Value | None:
+        """The value whose key is an object itself."""
+        return self.known.get(id(raw))
+
     # -- items
 
     def getitem(self, whole: Value, index: Value) -> Value:

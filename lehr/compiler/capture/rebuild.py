@@ -87,7 +87,8 @@ class Rebuilder:
             return self(key.value)
         if kind in (tuple, frozenset):
             return kind([self.key(part) for part in key])
-        return self(key) if isinstance(key, Value) else key
+        value = key if isinstance(key, Value) else self.machine.known_key(key)
+        return key if value is None else self(value)
 
     def class_(self, value: ClassValue) -> Any:
         """A class; one that the program made is the real class itself, in one run."""

@@ -22,7 +22,7 @@ from lehr.compiler.capture.fault import FaultValue
 from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.later import Late, Later, code_of, is_open
 from lehr.compiler.capture.machine import Machine
-from lehr.compiler.capture.mapping import DictValue
+from lehr.compiler.capture.mapping import DictValue, SpaceValue
 from lehr.compiler.capture.objects import (
     ClassValue,
     FunctionValue,
@@ -162,6 +162,22 @@ class TensorValue(Value):
 
     def __repr__(self) -> str:
         return f"TensorValue({self.twin.dtype}{list(self.twin._shape)})"
+
+
+class NotesValue(SpaceValue):
+    """The `__dict__` of a tensor; that of one that the program made is written to as well."""
+
+    __slots__ = ()
+
+    def put(self, m: Machine, key: Any, value: Value) -> None:
+        if self.real is None:
+            self.log_put(m, key, value)
+        super().put(m, key, value)
+
+    def drop(self, m: Machine, key: Any) -> Value | None:
+        if self.real is None and self.find(m, key) is not None:
+            self.log_drop(m, key)
+        return super().drop(m, key)
 
 
 class NativeValue(Value):
@@ -439,6 +455,12 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
             self.kept.append(t)
         return found
 
+    def known_key(self, raw: Any) -> Value | None:
+        if not isinstance(raw, Tensor):
+            return super().known_key(raw)
+        twin = self.tracer.twins.get(id(raw), raw)
+        return self.tensors.get(id(twin))
+
     # -- attributes
 
     def lookup(self, cls: Any, name: str) -> Value | None:
@@ -458,6 +480,29 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
         if isinstance(value, ModuleValue) and value.real.__name__.split(".")[0] == "lehr":
             hasattr(value.real, name)  # lazily resolved names come into being at their first use
         return super().getattr(value, name)
+
+    def attrs_of(self, value: Value) -> SpaceValue | None:
+        if not isinstance(value, TensorValue):
+            return super().attrs_of(value)
+        found = self.known_attrs.get(id(value))
+        if found is None:
+            found = NotesValue(value)
+            if value.real is not None:
+                source = value.source or const(value.real, "a tensor")
+                found = NotesValue(value, value.real.__dict__, Source("dict", source))
+            self.known_attrs[id(value)] = found
+            self.kept.append(value)
+        return found
+
+    def find_generic(self, value: Value, name: str) -> Value | None:
+        """What the class has is looked for among a tensor's own attributes only where it is seen to
+        be there: no fact for every method."""
+        if isinstance(value, TensorValue):
+            found, own = self.lookup(value.type_, name), self.known_attrs.get(id(value))
+            if found is not None and not (own is not None and name in own.storage) and not (
+                    value.real is not None and name in value.real.__dict__):
+                return found.get(self, value, value.type_)
+        return super().find_generic(value, name)
 
     def setattr(self, value: Value, name: str, new: Value | None) -> None:
         value = value.force(self)
