@@ -1,5 +1,7 @@
 """Kernels in C against the loop interpreter: rows, columns, whole reductions, hazards, gathers."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -442,12 +444,45 @@ def test_group_and_equal_kernels():
 
 def test_many_sources():
     """Many functions are compiled as several sources."""
-    kernels = "\n".join(f"""  kernel k{n}(i0: 50) {{
+    kernels = "\n".join(f"""  kernel k{n}(i0: {n + 2}) {{
     y{n}[i0] = add.f32(x[i0], f32({n}.5))
   }}""" for n in range(40))
-    program = text("x: param f32[50]", [f"y{n}: output f32[50]" for n in range(40)], kernels,
+    program = text("x: param f32[50]", [f"y{n}: output f32[{n + 2}]" for n in range(40)], kernels,
                    ", ".join(f"y{n}" for n in range(40)))
     assert len(check(program, f32(50)).code.sources) > 2
+
+
+def sizes(shapes: list[tuple[int, int]], head: str, body: str) -> tuple[str, list]:
+    """A kernel at several sizes R, C in one program that gives sums y[S], and its arguments."""
+    def at(n, text):
+        r, c = shapes[n]
+        names = {"R": r, "C": c, "x": f"x{n}", "y": f"y{n}"}
+        return re.sub(r"\b[RCxy]\b", lambda m: str(names[m[0]]), text)
+    kernels = [f"  kernel k{n}({at(n, head)}) {{\n    {at(n, body)}\n  }}"
+               for n in range(len(shapes))]
+    params = ", ".join(f"x{n}: param f32[{r},{c}]" for n, (r, c) in enumerate(shapes))
+    outputs = [at(n, f"y: output f32[{head[4]}]") for n in range(len(shapes))]
+    program = text(params, outputs, "\n".join(kernels),
+                   ", ".join(f"y{n}" for n in range(len(shapes))))
+    return program, [f32(*shape) for shape in shapes]
+
+
+def test_sizes_of_one_kernel():
+    """Kernels alike but for numbers are one function, whose numbers are handed to it."""
+    program, args = sizes([(7, 100), (9, 260), (300, 68), (70, 300)], "i0: R; k0: C",
+                          "y[i0] = div.f32(sum.f32[k0](x[i0,k0]), f32(C.0), None)")
+    made = check(program, *args, rtol=1e-5, atol=1e-6)
+    assert made.text.count("k_k0_any(p, from, to, &numbers)") == 4
+    program, args = sizes([(9000, 64), (20000, 64)], "i0: C; k0: R",
+                          "y[i0] = sum.f32[k0](x[k0,i0])")
+    made = check(program, *args, rtol=1e-4, atol=1e-3)
+    assert "args = {p, share, numbers, " in made.text      # the numbers of tasks, too
+
+
+def test_sizes_that_stay_constants():
+    """What a C compiler makes use of is no variable: short loops, lengths of arrays, divisors."""
+    program, args = sizes([(70, 3), (70, 5)], "i0: R; k0: C", "y[i0] = sum.f32[k0](x[i0,k0])")
+    assert "_any(" not in check(program, *args, rtol=1e-5, atol=1e-6).text
 
 
 def test_text_is_readable():

@@ -14,7 +14,17 @@ from typing import Any, NamedTuple
 
 from lehr.base import dtype as dt
 from lehr.base import sym
-from lehr.compiler.emit import attention, convolution, header, host, onednn, product, value, weight
+from lehr.compiler.emit import (
+    alike,
+    attention,
+    convolution,
+    header,
+    host,
+    onednn,
+    product,
+    value,
+    weight,
+)
 from lehr.compiler.emit.kernel import Function, Kernel
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import prepare
@@ -102,7 +112,7 @@ class _Emitter:
         fixed = [*program.params, *program.results, *constants]
         self.places = host.Places(fixed, plan.offsets)
         self.constants = constants
-        self.functions: dict[str, tuple[str, str]] = {}  # canonical text -> (name, text)
+        self.functions: dict[str, alike.Text] = {}  # by text
         self.written: dict[Any, _Written] = {}  # by signature
         self.ranks = {b: n for n, b in enumerate(plan.offsets)}
         touches = [touched(s) for s in program.steps]
@@ -184,12 +194,10 @@ class _Emitter:
         ids = {f"@{b.name}@": f"@{n}@" for n, (b, _) in enumerate(made.params)}
         key = re.sub(r"@\w+@", lambda m: ids[m[0]], made.text)
         if key not in self.functions:
-            name = self.unique(k.name)
-            comment = [f"/* {_line(x)} */" for x in dict.fromkeys(k.locations)]
-            text = made.text.replace("@@", name)
-            text = re.sub(r"@(\w+)@", lambda m: _safe(m[1]), text)
-            self.functions[key] = (name, "\n".join([*comment, text]))
-        return self.functions[key][0]
+            pointers = tuple(_safe(b.name) for b, _ in made.params)
+            comments = tuple(dict.fromkeys(_line(x) for x in k.locations))
+            self.functions[key] = alike.Text(self.unique(k.name), key, pointers, comments)
+        return self.functions[key].name
 
     def pointers(self, made: Function, base: int) -> str:
         """The initializer of a kernel's `p`."""
@@ -391,25 +399,27 @@ class _Emitter:
     # Sources
 
     def sources(self) -> tuple[str, ...]:
-        functions = list(self.functions.values())
+        units = alike.units(self.functions.values())
         entries = "\n\n".join(self.entries)
         if self.clocks:
             seen = '__attribute__((visibility("default"))) int64_t '
             entries = f"{seen}lehr_calls, lehr_spent[{len(self.clocks)}];\n\n{entries}"
-        if len(functions) <= MANY:
-            return (self.source([text for _, text in functions], entries),)
-        count = -(-len(functions) // MANY)
-        heads = []
-        for name, text in functions:
-            found = re.search(rf"static (void {name}\(.*?\)) {{", text)
-            assert found is not None
-            heads.append(found[1])
+        if len(units) <= MANY:
+            return (self.source([u.text for u in units], entries),)
+        count = -(-len(units) // MANY)
         outside = '__attribute__((visibility("hidden"))) '
-        shared = [text.replace(f"static {head}", outside + head, 1)
-                  for (_, text), head in zip(functions, heads, strict=True)]
-        declared = "\n".join(f"{outside}{head};" for head in heads)
+        declared, shared = [], []
+        for u in units:
+            heads = [re.search(rf"static (void {name}\(.*?\)) {{", u.text) for name in u.names]
+            text = u.text
+            for head in heads:
+                assert head is not None
+                text = text.replace(head[0], f"{outside}{head[1]} {{", 1)
+                declared.append(f"{outside}{head[1]};")
+            shared.append(text)
         parts = [shared[n::count] for n in range(count)]
-        return (self.source([declared], entries), *(self.source(part, "") for part in parts))
+        return (self.source(["\n".join(declared)], entries),
+                *(self.source(part, "") for part in parts))
 
     def source(self, functions: Sequence[str], entries: str) -> str:
         texts = [*functions, entries]
@@ -434,7 +444,7 @@ def _shared(buffers: Sequence[Buffer], offsets: Mapping[Buffer, Any]) -> dict[Bu
 
 _WORDS = (r"(?:[ukivnclhp]|acc|at|words|room|total|row|column|partial|part|block|low|low_end|tile|"
           r"tile_end|width|from|to|begin|end|more|rt|ptr|size|fault|place|args|share|parts|chunk|"
-          r"worker|ctx|arena|jobs|size_\w*|lehr_\w*)")
+          r"worker|ctx|arena|jobs|numbers?|size_\w*|lehr_\w*)")
 _KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "

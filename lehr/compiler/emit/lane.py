@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +18,7 @@ import numpy as np
 from lehr.base import dtype as dt
 from lehr.base import spell, sym
 from lehr.base.dtype import DType
-from lehr.compiler.emit.value import DIVIDING, HALF, Unsupported, neutral
+from lehr.compiler.emit.value import DIVIDING, HALF, Unsupported, exact, neutral
 from lehr.compiler.loop.ir import MONOIDS, Expr, identity
 
 _TYPES = {"b1": "int1", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
@@ -137,12 +136,6 @@ _CALL = re.compile(r"(lehr_\w+|tl\.\w+)\(")
 _LOOSE = ("lehr_div", "lehr_maximum", "lehr_minimum")
 
 
-def _exact(e: Expr) -> bool:
-    """Whether dividing by it is the same as multiplying by its reciprocal: powers of two."""
-    return e.kind == "Const" and abs(math.frexp(e.fields[0])[0]) == 0.5 and (
-        1e-30 < abs(e.fields[0]) < 1e30)
-
-
 def operator(e: Expr, texts: list[str], checked: Callable[[str, Expr], str]) -> str:
     """An application of an op to argument texts; `checked` guards a divisor that may be 0."""
     op, *args = e.fields
@@ -165,7 +158,7 @@ def operator(e: Expr, texts: list[str], checked: Callable[[str, Expr], str]) -> 
             slots[p.name] = text if call else atom(text)
         elif f"{{{p.name}}}" in spelled:
             raise Unsupported(f"op {op.name}: argument {p.name} is no element")
-    if op.name == "div" and loose and _exact(values[1]):
+    if op.name == "div" and loose and exact(values[1]):
         return f"{atom(slots['input'])} * {literal(1 / values[1].fields[0], e.dtype)}"
     if op.name in DIVIDING and computed.dtype.category == dt.INT:
         divisor = values[1]

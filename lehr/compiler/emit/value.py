@@ -6,6 +6,7 @@ does not occur: the IR converts to float32 first).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -147,6 +148,12 @@ _SAME = re.compile(r"-?\{\w+\}( [-+*/&|^] \{\w+\})?|~\{\w+\}|\{\w+\} \? \{\w+\} 
 _SMALL = ("u8", "i8", "i16")
 
 
+def exact(e: Expr) -> bool:
+    """Whether dividing by it is the same as multiplying by its reciprocal: powers of two."""
+    return e.kind == "Const" and e.dtype.category == dt.FLOAT and (
+        abs(math.frexp(e.fields[0])[0]) == 0.5 and 1e-30 < abs(e.fields[0]) < 1e30)
+
+
 def operator(e: Expr, texts: list[str], checked: Callable[[str], str]) -> str:
     """An application of an op to argument texts; `checked` wraps a divisor that may be 0."""
     op, *args = e.fields
@@ -167,6 +174,8 @@ def operator(e: Expr, texts: list[str], checked: Callable[[str], str]) -> str:
         divisor = values[1]
         if divisor.kind != "Const" or divisor.fields[0] == 0:
             slots["other"] = f"({register(divisor.dtype)}){checked(slots['other'])}"
+    if op.name == "div" and exact(values[1]):
+        return f"{slots['input']} * {number(1 / values[1].fields[0], e.dtype)}"
     neutral(op, args, spelled)
     text = spelled.format(**slots)
     called = spelled.startswith("lehr_") and e.dtype is not dt.bool_
