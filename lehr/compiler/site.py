@@ -26,7 +26,7 @@ from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.bytecode import ASYNC_GENERATOR, COROUTINE, GENERATOR
 from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.directive import DISABLED
-from lehr.compiler.capture.entry import CHECKED, Captured, Entry
+from lehr.compiler.capture.entry import Captured, Entry
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.later import Late
 from lehr.compiler.capture.machine import Machine, Outcome
@@ -34,7 +34,7 @@ from lehr.compiler.capture.resume import Point, line_at, make_resume
 from lehr.compiler.capture.segment import Link, Segment
 from lehr.compiler.capture.size import Policy, Resize
 from lehr.compiler.capture.source import Source, local
-from lehr.compiler.capture.stopped import Stopped, Unconfirmed, confirmed
+from lehr.compiler.capture.stopped import Stopped, Unconfirmed, confirmed, watched
 from lehr.compiler.capture.tensors import is_native
 from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.compiler.capture.value import SCALARS
@@ -84,8 +84,10 @@ class Bare:
         self.calls += 1
         if self.fallback:
             COUNTERS.add("fallbacks")
-        found = self.site.native(args, kwargs)
-        if self.fault is not None and self.site.family.options.strict:
+        if self.fault is None or not self.site.family.options.strict:
+            return self.site.native(args, kwargs)
+        found, errors = watched(lambda: self.site.native(args, kwargs))
+        if not errors:      # else data stopped an op, which the program caught before that
             raise Unsupported(f"the compiler foresaw {self.fault}, which {self.site.name} did not "
                               "raise: capture does not do here what Python does")
         return found
@@ -420,11 +422,8 @@ class Site:
             return Bare(self, attempt.facts, positional, names, True)
         ops = captured.tracer.ops
         if captured.fault is not None or not ops and captured.segment is None:
-            # Where an index may be out of range, another error can come first.
-            sure = captured.fault is not None and CHECKED.isdisjoint(
-                n.op.name for n in captured.tracer.builder.nodes)
             return Bare(self, attempt.facts, positional, names, False,
-                        repr(captured.fault) if sure else None)
+                        None if captured.fault is None else repr(captured.fault))
         backend = functools.partial(self.family.backend, options=self.family.options)
         made = Graphed(captured, backend, positional, names)
         if ops:

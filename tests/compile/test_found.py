@@ -544,3 +544,78 @@ def backward_that_fails_half_way(xs: list[Any], c: Any) -> Any:
     xs.insert(0, t)
     total.sum().backward(retain_graph=True)
     return t, total
+
+
+@case(lambda: (make((2, 2), "float32", 0),))
+def error_of_a_matrix_inside_try(x: Any) -> Any:
+    """Seed 6000427: what the handler made is there, whatever op data stopped."""
+    y = x * 2
+    try:
+        torch.linalg.inv(x * 0)
+    except RuntimeError as error:
+        name = type(error).__name__
+    return name, y
+
+
+def test_texts_of_sizes_from_numbers_that_vary() -> None:
+    """Seed 6000520."""
+    def f(n: int, x: Any) -> Any:
+        return str(torch.Size([1, n])), repr(torch.Size([n])), x * n
+    g = torch.compile(f, backend="reference")
+    for n in (3, 4, 5):
+        assert g(n, torch.ones(2))[:2] == f(n, torch.ones(2))[:2]
+
+
+class Scaling:
+    def hook(self, g: Any) -> Any:
+        return g * 7
+
+
+def hooked_leaf(x: Any, log: list[Any]) -> Any:
+    u = (x * 1).detach().requires_grad_()
+    u.register_hook(lambda g: g * 3)
+    return u
+
+
+def hooked_leaf_behind_a_result(x: Any, log: list[Any]) -> Any:
+    u = (x * 1).detach().requires_grad_()
+    u.register_hook(lambda g: log.append(tuple(g.shape)))
+    return u * 2
+
+
+def halved_leaf(x: Any, log: list[Any]) -> Any:
+    u = x.detach().float().requires_grad_()
+    u.register_post_accumulate_grad_hook(lambda q: q.grad.mul_(0.5))
+    (u * 2).sum().backward()
+    return u
+
+
+def hooks_of_two_kinds(x: Any, log: list[Any]) -> Any:
+    u = (x * 1).requires_grad_()
+    u.register_hook(Scaling().hook)
+    t = u * 2
+    t.register_hook(lambda g: g * 2)
+    return t, u
+
+
+def hook_that_was_removed(x: Any, log: list[Any]) -> Any:
+    u = (x * 1).detach().requires_grad_()
+    u.register_hook(lambda g: g * 3).remove()
+    return u
+
+
+@pytest.mark.parametrize("f", [hooked_leaf, hooked_leaf_behind_a_result, halved_leaf,
+                               hooks_of_two_kinds, hook_that_was_removed])
+def test_hooks_of_leaves_made_inside_are_called_later(f: Callable[..., Any]) -> None:
+    """Seed 6000820: they were lost with the graph's leaf."""
+    def outcomes(g: Callable[..., Any]) -> list[Any]:
+        made = []
+        for _ in range(2):
+            log: list[Any] = []
+            found = g(torch.ones(2), log)
+            found = found if isinstance(found, tuple) else (found,)
+            for _ in range(2):
+                (found[0] * 4 + found[-1]).sum().backward(retain_graph=True)
+            made.append(([t.grad.tolist() for t in found if t.is_leaf], log))
+        return made
+    assert outcomes(torch.compile(f, backend="reference")) == outcomes(f)

@@ -42,13 +42,6 @@ from lehr.tensor import dispatch, node
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
 
-# Ops that raise where an index, which is data, is out of range.
-CHECKED = frozenset(
-    "cross_entropy embedding embedding_bag gather index index_add index_copy index_fill "
-    "index_put index_reduce index_select nll_loss one_hot put scatter scatter_add scatter_reduce "
-    "take take_along_dim".split())
-
-
 NO_SIZES: Mapping[Any, int] = {}
 SIZED = (2, 3, 4)       # fields of an `Output` that may hold symbols
 
@@ -84,6 +77,7 @@ class Captured:
         self.known: dict[int, Output] = {}          # id of a twin -> how to make it
         self.differentiable: list[tuple[int, Tensor]] = []
         self.own: list[tuple[int, Tensor]] = []     # outputs that are leaves made inside
+        self.leaves: list[Tensor] = []              # made inside that a later backward may reach
         self.aliases: list[Tensor] = []             # such leaves on other tensors' memory
         self.views: list[Tensor] = []       # of what carries gradients
         self.numbers: dict[int, int] = {}
@@ -132,8 +126,10 @@ class Captured:
             leaf = fn.variable if type(fn) is node.Accumulate else None
             if leaf is None or id(leaf) in own or id(leaf) in tracer.reals:
                 continue
+            self.leaves.append(leaf)
             if id(leaf._storage) not in self.slots:
                 self.outlived(leaf)
+        self.leaves += [*self.aliases, *(leaf for _, leaf in self.own)]
         for _, leaf in self.own:
             if id(leaf) not in self.known:      # what is returned are views of it
                 self.outlived(leaf)

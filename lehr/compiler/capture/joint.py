@@ -13,7 +13,7 @@ from lehr.compiler.capture.tensors import enter, leave
 from lehr.compiler.graph.ir import RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.tensor import autograd, node
-from lehr.tensor.hook import retain_grad
+from lehr.tensor.hook import register_hook, retain_grad
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -50,6 +50,7 @@ class Joint:
         held = enter(tracer)
         try:
             STATE.grad = False
+            self._unhooked(captured.leaves)
             roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
             self.spent = [i for i, t in captured.differentiable if not self._alive(t)]
             leaves = [*(t for t in tracer.twins.values()
@@ -83,6 +84,13 @@ class Joint:
         return Request(graph, tuple(tangents), tuple(captured.strides),
                        tuple(g._strides for g in grads), dict(captured.machine.sizes.hints),
                        self._places(), len(self.totals))
+
+    def _unhooked(self, leaves: Sequence[Tensor]) -> None:
+        """Leaves that the program made take no hooks along: those are registered behind a break, on
+        the leaf that a later backward meets."""
+        for meta in [t._autograd() for t in leaves]:
+            for hook in (*(meta.hooks or {}).values(), *(meta.post_hooks or {}).values()):
+                raise getattr(hook, "late", None) or Late(register_hook.__code__)
 
     def _places(self) -> tuple[tuple[int, int | None], ...]:
         """Where a call finds the value of each symbol."""

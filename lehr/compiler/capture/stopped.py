@@ -42,6 +42,16 @@ class Watch:
             STATE.profile = self
 
 
+def watched(run: Callable[[], Any]) -> tuple[Any, list[BaseException]]:
+    """What `run` gives, and what its ops raised."""
+    watch = Watch(STATE.profile)
+    STATE.profile = watch
+    try:
+        return run(), watch.raised
+    finally:
+        STATE.profile = watch.before
+
+
 def confirmed(error: BaseException, run: Callable[[], Any], told: Callable[[str], None]) -> Any:
     """What `run` gives or raises, which makes eagerly what `error` stopped; `told` is called with a
     text where none of its ops raises the like, before an error of its own goes on."""
@@ -69,4 +79,4 @@ def compare(error: BaseException, found: list[BaseException], told: Callable[[st
              "eagerly did not")
 
 
-__all__ = ["DATA_ERRORS", "Stopped", "Unconfirmed", "Watch", "confirmed"]
+__all__ = ["DATA_ERRORS", "Stopped", "Unconfirmed", "Watch", "confirmed", "watched"]

@@ -275,6 +275,7 @@ class Lower(Rebuilder):
             given = [m.lifted(a) for a in args], {k: m.lifted(v) for k, v in kwargs.items()}
             made = m.call(value, *given).force(m) if m.frame else m.walk(value, *given)
             return Carried(made) if type(made) is ObjectValue else m.lowered(made)
+        callback.late = Late(code_of(value))  # type: ignore[attr-defined]
         return callback
 
 

@@ -250,6 +250,9 @@ class SymNumber:
     def __repr__(self) -> str:
         return f"<number {self.hint}>"
 
+    def __str__(self) -> str:
+        return str(self.settle())   # the program's text
+
     def __bool__(self) -> bool:
         return bool(self.settle())
 
