@@ -289,6 +289,20 @@ def test_a_forked_child_starts_anew(pool):
     assert pool.stats()["allocated"] == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("size", [1000, 3 << 20])
+def test_what_a_forked_child_writes_is_its_own(pool, size):
+    mine = pool.lease(size)
+    mine.array[:] = 1
+    child = os.fork()
+    if not child:
+        mine.array[:] = 2
+        os._exit(int(mine.array[-1]) - 2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (mine.array == 1).all()
+    pool.release(mine)
+
+
 # Arenas.
 
 

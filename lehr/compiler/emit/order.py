@@ -18,6 +18,7 @@ from lehr.compiler.loop.expr import weight
 from lehr.compiler.loop.ir import Axis, Expr
 
 ROW = 16384  # elements of a row that may be kept on the stack for later loops
+NEAR = 4096  # elements of a row that are in the first cache when a later loop comes to them
 STAGE = 8  # the weight from which a value is kept rather than computed again
 WIDTH = 512  # elements of a strip whose rows have values
 LONG = 4096  # elements of a strip that is all there is
@@ -273,7 +274,8 @@ def _staged(nest: Nest, groups: Sequence[Group], width: int | None) -> tuple[Gro
             continue
         axes = groups[several[0]].axes
         own = {a.var for a in axes}
-        fits = all(isinstance(a.extent, int) for a in axes) and count(axes) * (width or 1) <= ROW
+        known = all(isinstance(a.extent, int) for a in axes)
+        points = count(axes) * (width or 1) if known else None
         sets = [set(needed(nest, groups[n])) for n in several]
         taken: set[int] = set()
         for k in range(len(several) - 1):
@@ -283,8 +285,9 @@ def _staged(nest: Nest, groups: Sequence[Group], width: int | None) -> tuple[Gro
                       and own <= nest.deps(e)]      # others are used outside the innermost loop
             kept = []
             for e in _outermost(nest, shared, groups, several[k:]):
-                place = _place(nest, e, [groups[n] for n in several[k + 1:]], taken)
-                if place is not None or fits:
+                place = None if points is not None and points <= NEAR else _place(
+                    nest, e, [groups[n] for n in several[k + 1:]], taken)
+                if place is not None or points is not None and points <= ROW:
                     kept.append((e, place))
                     taken |= set() if place is None else {place}
             made[several[k]] = made[several[k]]._replace(stages=tuple(kept))

@@ -24,6 +24,8 @@ from lehr.base import log
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 _MAPPED = 1 << 20  # from this size on, memory comes from the system and returns to it at once
+# A process's own: shared pages would be a forked child's, too, and never huge.
+_OWN: dict[str, int] = {} if os.name == "nt" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
 _FLOOR = 64 << 20  # bytes that may always be kept
 _WINDOW = 256  # leases after which the most in use is measured anew
 
@@ -37,7 +39,7 @@ class Buffer:
 
     def __init__(self, size: int, generation: int) -> None:
         if size >= _MAPPED:
-            pages = mmap.mmap(-1, size)
+            pages = mmap.mmap(-1, size, **_OWN)
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 try:
                     pages.madvise(mmap.MADV_HUGEPAGE)
