@@ -80,6 +80,40 @@ def test_arguments_of_the_first_call_are_not_kept(backend):
     assert [r() for r in refs + storages] == [None] * 4
 
 
+class Thing:
+    n = 2
+
+
+@pytest.mark.parametrize("end", ["print", "item", "nothing"])
+def test_an_attempt_that_was_given_up_keeps_nothing(end, capsys):
+    """Nor a cycle that only the collector would find: what the program lets go is gone at once."""
+    made = []
+
+    @torch.compiler.disable
+    def make():
+        thing = Thing()
+        thing.part = torch.ones(2)
+        made.extend((weakref.ref(thing), weakref.ref(thing.part)))
+        return thing
+
+    @torch.compile
+    def f(x):
+        thing = make()
+        y = x * thing.n + thing.part
+        if end == "print":
+            print(thing.n)
+        elif end == "item" and y.sum() > 100:
+            y = y + 1
+        return y * 2
+    gc.collect()
+    gc.disable()
+    try:
+        assert f(torch.ones(2)).tolist() == [6.0, 6.0]
+        assert [r() for r in made] == [None, None]
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_results_and_saved_values_are_not_kept(backend):
     m = nn.Linear(8, 8)

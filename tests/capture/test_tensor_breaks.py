@@ -61,6 +61,14 @@ def requested(x: Any) -> Any:
     return y * 2
 
 
+def process_setting(x: Any) -> Any:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return torch.ones(2) + x
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def late(x: Any) -> Any:
     y = x * 2
     y.register_hook(lambda g: print(end=""))
@@ -84,7 +92,8 @@ CASES = {
     "data-dependent-size": (data_dependent_size, plain),
     "native-argument": (native_argument, plain), "outside-history": (outside_history, history),
     "mutated-leaf": (mutated_leaf, history), "disabled": (disabled, plain),
-    "requested": (requested, plain), "late": (late, leaf)}
+    "requested": (requested, plain), "late": (late, leaf),
+    "process-setting": (process_setting, plain)}
 
 
 @pytest.mark.parametrize("code", CASES)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.entry import Captured
 from lehr.compiler.capture.fact import Fact
+from lehr.compiler.capture.forget import abandon
+from lehr.compiler.capture.generator import check_dropped
 from lehr.compiler.capture.machine import Outcome
 from lehr.compiler.capture.resume import CannotResume
 from lehr.compiler.capture.segment import make_segment
@@ -57,13 +59,17 @@ def capture_call(begin: Begin, loose: frozenset[Source] = frozenset(), brittle: 
         except NeedsFlat as needs:
             flat = flat | {id(needs.storage.origin)}
         except CaptureBreak as error:
+            error.__traceback__ = error.__context__ = None
             if first is None:
                 first = error
                 if broke is not None:
                     broke(error)
             if error.count < 0 or 0 <= halt <= error.count:
-                return Attempt(None, machine.guards(), count + machine.count)
+                facts, first.frames = machine.guards(), ()
+                abandon(machine)
+                return Attempt(None, facts, count + machine.count)
             halt = error.count
+        abandon(machine)
         count += machine.count
 
 
@@ -83,6 +89,7 @@ def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | Non
                 segment, value = make_segment(stop.frames[0], machine.handling[-1], broke)
                 fault = None
             machine.frame = None
+            check_dropped(machine, value, fault)
             after = leave(held)
             STATE.tracer = machine.tracer
             captured = Captured(machine, value, fault, after, held, segment)

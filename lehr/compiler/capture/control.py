@@ -79,6 +79,9 @@ def return_(m: Machine, f: Frame, arg: Any) -> Value:
 @step("RETURN_GENERATOR")
 def return_generator(m: Machine, f: Frame, arg: Any) -> Value:
     f.generator = GeneratorValue(f)
+    if f.code.co_exceptiontable:
+        m.born(f.generator)
+        m.generators.append(f.generator)
     return f.generator
 
 

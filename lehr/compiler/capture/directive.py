@@ -11,9 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from lehr.base import tree
+from lehr.base import options, tree
 from lehr.tensor.create import from_numpy
+from lehr.tensor.legacy import set_default_tensor_type
 from lehr.tensor.mode import Mode
+from lehr.tensor.promote import set_default_dtype
+from lehr.tensor.setting import set_num_threads
+from lehr.tensor.show import get_printoptions, set_printoptions
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
@@ -140,6 +144,13 @@ def refuse_break(m: Any, function: Any) -> None:
     m.stop("requested", "lehr.compiler.graph_break()")
 
 
+def refuse_setting(m: Any, function: Any) -> None:
+    m.stop("process-setting", f"{function.__name__}()")
+
+
 # Code of a function -> what the machine does instead of interpreting a call of it.
 DIRECTIVES: dict[Any, Callable[[Any, Any], None]] = {
-    DISABLED: refuse_disabled, graph_break.__code__: refuse_break}
+    DISABLED: refuse_disabled, graph_break.__code__: refuse_break,
+    **{f.__code__: refuse_setting for f in (
+        set_default_dtype, set_default_tensor_type, set_printoptions, get_printoptions,
+        set_num_threads, options.default, options.set_default)}}

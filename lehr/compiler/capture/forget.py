@@ -31,16 +31,21 @@ def forget(captured: Any) -> None:
     machine: TensorMachine = captured.machine
     roots = [captured.value, captured.fault, machine.effects]
     walk(roots, machine)
-    for value in machine.known.values():
-        strip(value)
-    for field in ("known", "kept", "lookups", "known_attrs", "twins", "births", "proxies", "caches",
-                  "prepared", "facts", "tensors"):
-        setattr(machine, field, type(getattr(machine, field))())
-    machine.frame, machine.handling = None, [None]
-    outsiders(machine.tracer)
+    abandon(machine)
     if captured.segment is not None:
         broke = captured.segment.broke
         broke.frames, broke.cause, broke.__traceback__, broke.__context__ = (), None, None, None
+
+
+def abandon(machine: TensorMachine) -> None:
+    """Drops all objects that a machine met: it is part of cycles, and those would keep them."""
+    for value in machine.known.values():
+        strip(value)
+    for field in ("known", "kept", "lookups", "known_attrs", "twins", "births", "proxies", "caches",
+                  "prepared", "facts", "tensors", "generators"):
+        setattr(machine, field, type(getattr(machine, field))())
+    machine.frame, machine.handling = None, [None]
+    outsiders(machine.tracer)
 
 
 def outsiders(tracer: CaptureTracer) -> None:

@@ -193,6 +193,20 @@ class GeneratorValue(IteratorValue):
             raise
         return m.error(RuntimeError, "generator ignored GeneratorExit")
 
+    @property
+    def waits(self) -> bool:
+        """Whether something happens when the generator is closed as it is now."""
+        frame = self.frame
+        if frame is None or not self.started:
+            return False
+        handler = frame.program.instructions[frame.at].handler
+        return handler is not None and (        # else that around every generator (3.12)
+            frame.program.instructions[handler.target].op != "STOP_ITERATION")
+
+    @slot("__next__")
+    def next(self, m: Machine) -> Value:
+        return self.finished(m, lambda: self.resume(m, Const(None)))
+
     @slot("__name__")
     def get_name(self, m: Machine) -> Value:
         return self.function.field(m, "__name__")
@@ -225,6 +239,39 @@ class GeneratorValue(IteratorValue):
             r.machine.stop("generator-escape", self.function.name)
         with r.inside(self):
             return r.paused(self) if self.started else r.generator(self)
+
+
+def check_dropped(m: Machine, *live: Any) -> None:
+    """Breaks where a generator was made that waits in a `try` or `with` and is no part of what goes
+    on: the native interpreter closes it at the moment in which nothing refers to it any more."""
+    waiting = [g for g in m.generators if g.waits]
+    if waiting:
+        kept = reachable([*live, m.effects])
+        for g in waiting:
+            if id(g) not in kept:
+                m.stop("generator-escape", f"{g.function.name}, which is left in the middle", g)
+
+
+def reachable(live: list[Any]) -> set[int]:
+    """Ids of what values are made of."""
+    seen: set[int] = set()
+    stack = list(live)
+    while stack:
+        v = stack.pop()
+        if id(v) in seen:
+            continue
+        seen.add(id(v))
+        if isinstance(v, list | tuple):
+            stack += v
+        elif isinstance(v, dict):
+            stack += [*v, *v.values()]
+        elif isinstance(v, Value | Frame):
+            stack += [getattr(v, name, None) for kind in type(v).__mro__
+                      for name in getattr(kind, "__slots__", ()) if name not in OUTSIDE]
+    return seen
+
+
+OUTSIDE = frozenset(("real", "source", "program", "back"))
 
 
 class Finished(Signal):

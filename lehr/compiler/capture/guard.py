@@ -158,12 +158,12 @@ def modes() -> tuple[Any, ...]:
     """The thread's modes that every capture depends on."""
     s = STATE
     return (s.grad, s.inference, autocast(s.autocast), dt.Default.dtype, len(s.modes), s.anomaly,
-            s.disabled, s.unbroken)
+            s.disabled, s.unbroken, s.device)
 
 
 # The texts of `modes`, over {s} and {d}.
 MODES = ("{s}.grad", "{s}.inference", "autocast({s}.autocast)", "{d}.dtype", "len({s}.modes)",
-         "{s}.anomaly", "{s}.disabled", "{s}.unbroken")
+         "{s}.anomaly", "{s}.disabled", "{s}.unbroken", "{s}.device")
 
 
 def autocast(mode: Any) -> Any:

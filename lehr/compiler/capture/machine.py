@@ -34,6 +34,7 @@ from .control import CONTROL
 from .fact import Fact, implied
 from .fault import FaultValue, Raised
 from .frame import Frame, bind
+from .generator import GeneratorValue
 from .iterators import ViewValue
 from .klass import Classes
 from .objects import CellValue, ClassValue, FunctionValue, ObjectValue, SuperValue
@@ -97,6 +98,7 @@ class Machine(Attributes, Operations, Wraps, Calls, Classes):
         self.known: dict[int, Value] = {}                   # id of a real object -> its value
         self.kept: list[Any] = []                           # real objects whose ids are in use
         self.births: dict[int, Birth] = {}                  # id of a value -> where it came to be
+        self.generators: list[GeneratorValue] = []          # those with handlers in their code
         self.lookups: dict[tuple[Any, str], Value | None] = {}
         self.overlays: dict[Any, dict[str, Value]] = {}     # class -> what the program wrote to it
         self.fresh_classes: dict[Any, Any] = {}             # classes made by the program

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 # Modules whose functions run for real on twins, and whose classes' objects are taken whole.
 NATIVE = ("lehr.tensor", "lehr.ops", "lehr.base")
-INTERPRETED = ("lehr.tensor.mode", "lehr.tensor.autocast")  # but not those of these
+INTERPRETED = ("lehr.tensor.mode", "lehr.tensor.autocast", "lehr.tensor.setting")  # but not those
 
 
 def is_native_module(name: Any) -> bool:
@@ -339,12 +339,12 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
 
     def inline(self, function: FunctionValue, args: Args, kwargs: Kwargs) -> Value:
         real = function.real
+        if function.code in DIRECTIVES:
+            DIRECTIVES[function.code](self, real)
         if real is not None and is_native(real):
             return self.call_native(real, args, kwargs)
         if real is not None and real.__module__ == TALKS and real.__name__ in TALKING:
             self.stop("disabled", "processes exchange data")
-        if function.code in DIRECTIVES:
-            DIRECTIVES[function.code](self, real)
         if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
             self.prime(real, args)
         if real is not None and CONSTANT in real.__dict__:
@@ -390,6 +390,12 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
                         f := a.force(self), FunctionValue | MethodValue)}
                 return self.call_native(cls.real, args, kwargs)
         return super().call_class(cls, args, kwargs)
+
+    def new(self, base: Any, args: Args, kwargs: Kwargs) -> Value:
+        cls = self.class_of(args[0]) if args else None
+        if cls is not None and hasattr(cls, "__del__"):
+            self.stop("unmodelled", f"{cls.__name__}.__del__, which runs when its object goes")
+        return super().new(base, args, kwargs)
 
     def native(self, function: Known, args: Args, kwargs: Kwargs) -> Value:
         real = function.real
@@ -731,6 +737,9 @@ class CaptureTracer(Tracer):
     def sparse(self) -> None:
         self.machine.stop("sparse-tensor")
 
+    def hollow(self) -> None:
+        self.machine.stop("unmodelled", "a tensor on the meta device")
+
     def takes_over(self, function: Any) -> None:
         if not function.__module__.startswith("lehr."):
             self.machine.stop("native-argument", function.__qualname__)
@@ -742,7 +751,7 @@ class CaptureTracer(Tracer):
 def enter(tracer: Tracer | None) -> dict[str, Any]:
     """Puts a tracer in force; returns the modes to give to `leave`."""
     held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly",
-                                           "unbroken")}
+                                           "unbroken", "device")}
     STATE.tracer = tracer
     return held
 

@@ -376,6 +376,9 @@ class Tracer:
         builder = self.builder
         builder.location = self.where()
         made = builder.call(op, self.values(args))
+        for v in made if isinstance(made, tuple) else (made,):
+            if v.type.device.type == "meta":
+                self.hollow()
         if isinstance(made, tuple):
             parts = tuple([self.fresh(op, v, args) for v in made])
             return op.signature.named(*parts) if op.signature.named else parts
@@ -527,6 +530,10 @@ class Tracer:
         """A sparse tensor is made or read: graphs hold dense ones."""
         raise RuntimeError("sparse tensors cannot be part of a graph")
 
+    def hollow(self) -> None:
+        """A tensor on the meta device is made or read: the kernels of a graph need memory."""
+        raise RuntimeError("tensors on the meta device cannot be part of a graph")
+
     def refuse(self, op: Op) -> None:
         """The op's result depends on data in a way that no graph describes."""
         raise RuntimeError(f"{op.name} cannot be part of a graph ({op.breaks})")
@@ -607,6 +614,8 @@ class Tracer:
         found = self.twins.get(id(t))
         if found is not None:
             return found
+        if t.device.type == "meta":
+            self.hollow()
         name = self.describe(t)
         storage = self.storages.get(id(t._storage.origin))
         if storage is None:
