@@ -14,6 +14,7 @@ static void k_soft(void *const *p, int64_t from, int64_t to) {
   const float *restrict x = p[0];
   float *restrict y = p[1];
   for (int64_t i0 = from; i0 < to; i0++) {
+    float row0[64];
     float acc0[32];
     for (int l = 0; l < 32; l++) {
       acc0[l] = 0.0f;
@@ -27,7 +28,7 @@ static void k_soft(void *const *p, int64_t from, int64_t to) {
           const int64_t k0 = k0_ + l;
           const float u0 = lehr_exp_f32(x[i0 * 64 + k0]);
           acc0[l] = acc0[l] + u0;
-          y[i0 * 64 + k0] = u0;
+          row0[k0] = u0;
         }
       }
     }
@@ -38,7 +39,7 @@ static void k_soft(void *const *p, int64_t from, int64_t to) {
     }
     const float u1 = acc0[0];
     for (int64_t k0 = 0; k0 < 64; k0++) {
-      y[i0 * 64 + k0] = y[i0 * 64 + k0] / u1;
+      y[i0 * 64 + k0] = row0[k0] / u1;
     }
   }
 }
