@@ -64,7 +64,7 @@ def reference(request: Request, options: Options) -> Compiled:
     def backward(state: Any, tangents: Sequence[Tensor | None], numbers: Sequence[int]
                  ) -> list[Tensor | None]:
         sizes, saved = state
-        v = variants.find(tangents, numbers, {})
+        v = variants.find(tangents, numbers, sizes)
         found = interp.run(v.program, [*saved, *(t._array for t in tangents if t is not None)],
                            sizes)
         strides = [request.grad_strides[numbers[n]] for n in v.numbers]
@@ -91,9 +91,10 @@ def replaying(graph: Graph, request: Request) -> Backwards:
 
     def run(inputs: Sequence[Any], tangents: Sequence[Tensor | None], numbers: Sequence[int]
             ) -> list[Tensor | None]:
-        v = variants.find(tangents, numbers, {})
+        sizes = sizes_of(request, inputs)
+        v = variants.find(tangents, numbers, sizes)
         there = [t for t in tangents if t is not None]
-        return v.spread(replay(v.program, inputs, there, sizes_of(request, inputs)))
+        return v.spread(replay(v.program, inputs, there, sizes))
     return run
 
 

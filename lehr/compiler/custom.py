@@ -108,7 +108,7 @@ def backend(make: Maker) -> Callable[..., Compiled]:
                  ) -> list[Tensor | None]:
             here, kept = state[0], iter(state[1])
             rest = (t for t in tangents if t is not None)
-            v = variants.find(tangents, numbers, {})
+            v = variants.find(tangents, numbers, here)
             arrays = [next(rest)._array if p.name in late else next(kept) for p in v.program.params]
             grads = interp.run(v.program, arrays, here)["grads"]
             return v.spread([Tensor._from_array(g) for g in grads])

@@ -85,13 +85,14 @@ class Variants:
         present = [t for t, g in zip(self.tangents, given[0], strict=True) if g]
         graph, wanted = self.graph, given[1]
         places = tuple(range(len(wanted)))
-        if not all(given[0]) or len(wanted) < len(graph.results["grads"]):
-            graph, places = absent(graph, set(self.tangents).difference(present), present, wanted)
         with contextlib.ExitStack() as stack:
             texts = []
             if sizes:
                 stack.enter_context(proof.deciding(Sizes(sizes)))
                 texts = stack.enter_context(proof.noting())
+            if not all(given[0]) or len(wanted) < len(graph.results["grads"]):
+                graph, places = absent(graph, set(self.tangents).difference(present), present,
+                                       wanted)
             program = self.make(graph, [wanted[n] for n in places], sizes)
         names = {v.name: v for v in sizes}
         relations = tuple(proof.Relation.parse(text, names) for text in dict.fromkeys(texts))

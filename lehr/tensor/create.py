@@ -103,6 +103,8 @@ def from_data(data: Any, dtype: DType | None) -> Tensor:
         raise
     except (TypeError, OverflowError) as error:
         raise RuntimeError(f"could not convert the data to a tensor: {error}") from None
+    if made.dtype.kind == "O" and any(hasattr(x, "scalar_category") for x in made.flat):
+        return joined(data, dtype)
     if made.dtype.kind not in "biufcV" or made.dtype.names is not None:
         refuse(data, leaf, made)
     if made.dtype == np.uint64 and not isinstance(leaf, np.generic):
@@ -196,12 +198,14 @@ def joined(data: Any, dtype: DType | None) -> Tensor:
             raise ValueError("only one element tensors can be converted to Python scalars")
         made = F.detach(F.reshape(data, ()) if data._shape else data)
     elif isinstance(data, (list, tuple)):
-        parts = [joined(x, None) for x in data]
+        wide = dtype if dtype is not None and dtype.category >= dt.FLOAT else None
+        parts = [joined(x, wide) for x in data]
         made = F.stack(parts) if parts else F.zeros((0,))
     elif isinstance(data, np.ndarray):
         made = from_data(data, None)
     else:
-        made = F.scalar_tensor(data, dtype=dt.of_category(dt.category_of(data)))
+        wide = dtype if dtype is not None and dtype.category >= dt.FLOAT else None
+        made = F.scalar_tensor(data, dtype=wide or dt.of_category(dt.category_of(data)))
     return made if dtype is None or dtype is made.dtype else F.to_dtype(made, dtype)
 
 

@@ -619,3 +619,19 @@ def test_hooks_of_leaves_made_inside_are_called_later(f: Callable[..., Any]) -> 
             made.append(([t.grad.tolist() for t in found if t.is_leaf], log))
         return made
     assert outcomes(torch.compile(f, backend="reference")) == outcomes(f)
+
+
+@pytest.mark.parametrize("backend", ["reference", "inductor", lambda graph, inputs: graph.forward])
+def test_writes_through_pieces_whose_backward_is_asked_for_in_part(backend: Any) -> None:
+    """The variant for the gradients that are there has symbols, too."""
+    def f(a: Any) -> Any:
+        t = a.clone()
+        for u in t.unbind(0):
+            u.add_(1)
+        return t, u
+    g = torch.compile(f, backend=backend)
+    for n in (3, 4, 5, 6):
+        a = torch.ones(n, 2, requires_grad=True)
+        t, u = g(a)
+        (t.sum() + 2 * u.sum()).backward(create_graph=n == 6 and type(backend) is str)
+        assert a.grad.tolist() == [[1.0, 1.0]] * (n - 1) + [[3.0, 3.0]]

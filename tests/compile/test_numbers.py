@@ -91,3 +91,27 @@ def test_a_factor_of_zero_ignores_nan():
         group = {"beta": beta, "alpha": beta + 1}
         np.testing.assert_array_equal(compiled(group, x, a).numpy(), f(group, x, a).numpy())
     assert f({"beta": 0.0, "alpha": 1.0}, x, a).tolist() == [[7.0, 10.0], [15.0, 22.0]]
+
+
+@pytest.mark.parametrize("f", [
+    lambda n: n / 3, lambda n: n * 0.1 + 0.2, lambda n: n ** 0.5, lambda n: 1 / n + 2.0 ** n,
+    lambda n: (n / 7) ** 2 - n // 0.3 + n % 0.7, lambda n: n * (1 - 0.999 ** n)])
+def test_whole_numbers_that_vary_are_computed_with_in_double_precision(f):
+    """`n / 3` was a quotient of single precision, as one of tensors is."""
+    def g(n: int) -> Any:
+        return (torch.zeros(2, dtype=torch.float64) + f(n), torch.tensor(f(n), dtype=torch.float64),
+                torch.tensor([[0.1, f(n)], [n, 2]], dtype=torch.float64))
+    compiled = torch.compile(g, backend="reference", fullgraph=True)
+    for n in (1, 2, 4, 7):
+        for a, b in zip(compiled(n), g(n), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-15)
+
+
+def test_numbers_that_vary_inside_lists():
+    def f(n: int) -> Any:
+        return torch.tensor([1.0, n]), torch.asarray([1, n]), torch.tensor([n, 2.7],
+                                                                           dtype=torch.int32)
+    compiled = torch.compile(f, backend="reference", fullgraph=True)
+    for n in (1, 2, 3):
+        for a, b in zip(compiled(n), f(n), strict=True):
+            assert a.dtype is b.dtype and a.tolist() == b.tolist()

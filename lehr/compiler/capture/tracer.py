@@ -715,10 +715,14 @@ class Tracer:
         p, q = (n.hint if isinstance(n, SymNumber) else n for n in (a, b))
         leaves = {**getattr(a, "leaves", {}), **getattr(b, "leaves", {})}
         hint = None if p is None or q is None else PYTHON[name](p, q)
-        made = getattr(self.builder.F, name)(x, y)
+        F = self.builder.F
+        if isinstance(hint, float):     # int64 values would be operands of single precision
+            x, y = (F.to_dtype(v, dt.float64) if isinstance(v, Value) and v.dtype is not dt.float64
+                    else v for v in (x, y))
+        made = getattr(F, name)(x, y)
         want = dt.float64 if isinstance(hint, float) else made.dtype
         if made.dtype is not want:
-            made = self.builder.F.to_dtype(made, want)
+            made = F.to_dtype(made, want)
         x, y = (n.expr if isinstance(n, SymNumber) else n for n in (a, b))
         short = (x is not None and y is not None and len(leaves) <= LEAVES
                  and depth(x) + depth(y) < DEPTH)
