@@ -20,6 +20,7 @@ from typing import Any
 
 from lehr.base import log, options
 from lehr.base.options import Options
+from lehr.compiler import collector
 from lehr.compiler.capture import guard
 from lehr.compiler.capture.attempt import Attempt, capture_call
 from lehr.compiler.capture.breaks import CaptureBreak
@@ -350,7 +351,8 @@ class Site:
             self.loosen(args, kwargs)
         began = time.perf_counter()
         try:
-            attempt, entry = self.attempt(args, kwargs)
+            with collector.rare():
+                attempt, entry = self.attempt(args, kwargs)
             self.note(attempt, entry, time.perf_counter() - began)
         except Unsupported:
             raise
