@@ -179,7 +179,7 @@ def _same_size(x, t, text):
 class binary_cross_entropy:
     """-(t log x + (1 - t) log(1 - x)) * weight, logarithms at least -100; input in [0, 1]."""
 
-    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes, amp = "nn", TOLERANCE, "float half", "float32"
 
     def rule(x, t, weight=None, size_average=None, reduce=None, reduction="mean"):
         _same_size(x, t,

@@ -513,7 +513,7 @@ class logsumexp:
 class trace:
     """The sum of the diagonal of a matrix."""
 
-    kind, where = REDUCE, METHOD
+    kind, where, amp = REDUCE, METHOD, "float32"
 
     def rule(x):
         if len(x.shape) != 2:

@@ -20,7 +20,8 @@ def _types(m):
     with cast(m):
         out += [a @ b, m.nn.functional.linear(a, b), m.bmm(a[None], b[None]), a + b, h + h, h + a,
                 m.nn.functional.softmax(a, -1), m.cat([h, a]), m.cat([h, h]), m.relu(a),
-                m.addmm(a, a, b), a.double() @ b.double()]
+                m.addmm(a, a, b), a.double() @ b.double(), m.trace(h), m.polar(h, h),
+                m.nn.functional.binary_cross_entropy(h.sigmoid(), h.sigmoid())]
         with cast(m, enabled=False):
             out += [a @ b]
             with cast(m, dtype=m.float16):
