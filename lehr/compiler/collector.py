@@ -1,5 +1,5 @@
-"""Python's garbage collector while a program is compiled: rarely, since almost all that is made then
-stays, and looking through it takes a twelfth of the time."""
+"""Python's garbage collector while a program is compiled: rarely, since almost all that is made
+then stays, and looking through it takes a twelfth of the time."""
 
 from __future__ import annotations
 
