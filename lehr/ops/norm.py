@@ -58,9 +58,14 @@ def _standardize_rule(x: Any, w: Any, b: Any, dims: Any, eps: Any, center: bool 
     return Spec(tuple(x.shape), x.dtype, device, x.dtype), stat, stat
 
 
-def _standardize_layout(spec: Spec, x: Any, *rest: Any) -> Any:
+def _standardize_layout(spec: Spec, x: Any, w: Any = None, b: Any = None, dims: Any = (),
+                        eps: Any = 0, center: bool = True) -> Any:
+    """Channels-last as the input is, but where the last dimensions are centred (layer and instance
+    norm), as PyTorch does it."""
+    last = range(len(x.shape) - len(dims), len(x.shape))
     if (tuple(spec.shape) == tuple(x.shape) and place.is_channels_last(x.shape, x.strides)
-            and not place.is_contiguous(x.shape, x.strides)):
+            and not place.is_contiguous(x.shape, x.strides)
+            and not (center and dims and list(dims) == list(last))):
         return place.channels_last(x.shape)
     return place.contiguous(spec.shape)
 

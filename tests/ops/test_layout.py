@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+import lehr
 from lehr.ops import layout
 
 ROUNDS = 700
@@ -25,6 +26,21 @@ def test_channels_last_survives():
     assert layout.is_channels_last(shape, last) and not layout.is_contiguous(shape, last)
     assert layout.pointwise(shape, [(shape, last), ((3, 1, 1), (1, 1, 1))]) == last
     assert layout.preserve(shape, last) == last
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_normalised_images(compiled):
+    """Layer and instance norm give row-major results, batch and RMS norm keep channels-last."""
+    nn = lehr.nn.functional
+
+    def every(x):
+        return [nn.layer_norm(x, x.shape[-1:]), nn.instance_norm(x), nn.rms_norm(x, x.shape[-1:]),
+                nn.batch_norm(x, None, None, training=True)]
+    x = lehr.randn(2, 3, 4, 4).contiguous(memory_format=lehr.channels_last)
+    made = (lehr.compile(every) if compiled else every)(x)
+    row, last = (48, 16, 4, 1), (48, 1, 12, 3)
+    assert [t.stride() for t in made] == [row, row, last, last]
+    assert made[0].view(2, -1).shape == (2, 48)
 
 
 def test_view_merges_and_splits():
