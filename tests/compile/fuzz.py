@@ -28,7 +28,7 @@ from lehr.tensor import dispatch
 from lehr.tensor.hook import PAST
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
-from tests.compile import grammar, loops, phrases, rounding
+from tests.compile import grammar, handling, idioms, loops, phrases, rounding
 
 assert loops
 CALLS = ("first", "again", "other", "anew", "larger", "smaller")
@@ -367,12 +367,29 @@ class Report:
                 f"{1 - OUTSIDE.ops / max(EAGER.ops, 1):.1%} of {EAGER.ops} executed ops in graphs")
 
 
-def run(seeds: range, backend: str, native: int, data: bool, small: bool, wide: bool = False
-        ) -> Report:
+def texts(seeds: range, data: bool, wide: bool) -> Iterator[tuple[int, str]]:
+    """Programs of the grammar."""
+    return ((seed, grammar.write(seed, data, wide)) for seed in seeds)
+
+
+def phrase_texts(count: int, start: int) -> Iterator[tuple[int, str]]:
+    """Programs of one phrase each of `idioms` and `handling`, `count` times."""
+    tables = (*idioms.IDIOMS, *handling.HANDLING, handling.STEPS)
+    for n, phrase in enumerate(p for table in tables for p in table):
+        left = count
+        for seed in range(start + 1000 * n, start + 1000 * n + 20 * count):
+            with contextlib.suppress(grammar.Rejected):
+                text = grammar.alone(phrase, seed)
+                left -= 1
+                yield seed, text
+            if not left:
+                break
+
+
+def run(programs: Iterator[tuple[int, str]], backend: str, native: int, small: bool) -> Report:
     """Runs programs; every `native`-th through the C compiler."""
     report = Report()
-    for n, seed in enumerate(seeds):
-        text = grammar.write(seed, data, wide)
+    for n, (seed, text) in enumerate(programs):
         name = "inductor" if native and n % native == native - 1 else backend
         try:
             found = fault(text, name)
@@ -404,6 +421,8 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print the program and stop")
     parser.add_argument("--small", action="store_true", help="make failing programs smaller")
     parser.add_argument("--wide", action="store_true", help="more kinds of phrases")
+    parser.add_argument("--phrases", type=int, default=0,
+                        help="programs of one phrase each, N of every newer phrase")
     parser.add_argument("--dynamic", action="store_true", help="all sizes are symbols")
     parser.add_argument("--static", action="store_true", help="no sizes are symbols")
     given = parser.parse_args()
@@ -414,8 +433,9 @@ def main() -> None:
         return
     COUNTERS.reset()
     start = time.time()
-    report = run(range(given.seed, given.seed + given.count), given.backend, given.native,
-                 not given.no_data, given.small, given.wide)
+    programs = phrase_texts(given.phrases, given.seed) if given.phrases else texts(
+        range(given.seed, given.seed + given.count), not given.no_data, given.wide)
+    report = run(programs, given.backend, given.native, given.small)
     print(report.text(time.time() - start))
 
 

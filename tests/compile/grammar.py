@@ -226,7 +226,8 @@ class Writer:
 
     # -- text
 
-    def program(self, size: int) -> str:
+    def program(self, size: int, phrase: str = "") -> str:
+        """Of that many statements, or of one phrase (Rejected where it does not fit)."""
         inputs = self.inputs()
         text = "def inputs(v):\n" + textwrap.indent("\n".join(inputs), "    ") + "\n\n"
         try:
@@ -239,6 +240,9 @@ class Writer:
         self.env = dict(zip(names, values, strict=True))
         for _ in range(size):
             self.statement()
+        if phrase:
+            self.phrases = ((phrase,),)
+            self.phrase()
         self.line(f"return {self.result()}")
         return text + f"def main({', '.join(names)}):\n" + textwrap.indent(
             "\n".join(self.lines), "    ") + "\n"
@@ -554,6 +558,17 @@ class Writer:
         if kind == 3:
             return f"({', '.join(names)}, n, names, box)"
         return f"({', '.join(names)},)"
+
+
+def alone(phrase: str, seed: int) -> str:
+    """The text of a program of one phrase; Rejected where it does not fit those arguments."""
+    lehr.manual_seed(seed)
+    lehr.set_grad_enabled(True)
+    writer = Writer(seed, True, True, True)
+    writer.trains = "box." in phrase
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return writer.program(0, phrase)
 
 
 def write(seed: int, data: bool = True, wide: bool = False) -> str:
