@@ -498,3 +498,20 @@ def test_text_is_readable():
     assert "u0_b[" in body
     have = compiled(f32(9), f32(9))
     assert have[0].shape == (9,)
+
+
+GROUPS = text("x: param f32[4,8,16,50], w: param f32[128]", ["t: local f32[8]",
+              "y: output f32[4,128,50]"], """
+  kernel groups(i0: 4; i1: 8, i2: 128, i3: 50, k0: 16, k1: 50) {
+    t[i1] for (i1) = sum.f32[k0,k1](mul.f32(x[i0,i1,k0,k1], w[i1*16 + k0]))
+    y[i0,i2,i3] for (i2,i3) = sub.f32(mul.f32(x[i0,i2//16,i2%16,i3], w[i2]), t[i2//16], f32(1.0))
+  }""", "y")
+
+
+def test_reductions_of_a_group_are_made_once():
+    """What a group of rows shares is not computed by each of its rows, nor by each element."""
+    made = check(GROUPS, f32(4, 8, 16, 50), f32(128), rtol=1e-5, atol=1e-5)
+    body = made.function("k_groups")
+    sums = body.index("w[")
+    loops = [line for line in body[:sums].splitlines() if "for (int64_t" in line]
+    assert len(loops) == 3, "a unit, its groups, rows of a group"

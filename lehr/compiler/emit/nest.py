@@ -286,6 +286,9 @@ class _Memory:
         if own - change.keys():
             return None
         axes = _renamed(s.value, own)
+        if axes and not all(isinstance(i, sym.Var) and i not in self.bounds
+                            for i in change.values()):
+            return None     # `i // 8` would have each of 8 points compute the same reduction
         change |= {v: new.var for v, (new,) in axes.items()}
         made = Copy(self.bounds, change, axes)(s.value)
         return None if self.torn(made) else made
@@ -453,7 +456,7 @@ def _promoted(nest: Nest) -> Nest:
     scans = any(a.role == "scan" for r in nest.roots for a in r.axes)
     if len(extents) != 1 or not nest.roots[0].axes or scans or nest.states or row_folds(nest):
         return nest
-    if any(in_order(r, nest.bounds) for r in nest.roots):
+    if any(in_order(r, nest.bounds) or _again(nest, r) for r in nest.roots):
         return nest
     axes = tuple(a._replace(role="parallel") for a in nest.roots[0].axes)
     roots = []
@@ -463,6 +466,14 @@ def _promoted(nest: Nest) -> Nest:
                           {old.var: () for old, _ in pairs}).root(r))
     made = nest.replace(outer=(*nest.outer, *axes), roots=tuple(roots))
     return nest if crossing(made) else made
+
+
+def _again(nest: Nest, r: Root) -> bool:
+    """Whether a reduction in a store is the same along some of its axes: as a unit of its own, each
+    point would compute it."""
+    own = {a.var for a in r.axes}
+    return any(isinstance(e, Expr) and e.kind == "Reduce" and not own <= nest.deps(e)
+               for e in nest.walk(r.values))
 
 
 def crossing(nest: Nest) -> bool:
