@@ -199,9 +199,11 @@ class GeneratorValue(IteratorValue):
         frame = self.frame
         if frame is None or not self.started:
             return False
-        handler = frame.program.instructions[frame.at].handler
-        return handler is not None and (        # else that around every generator (3.12)
-            frame.program.instructions[handler.target].op != "STOP_ITERATION")
+        ins = frame.program.instructions
+        handler = ins[frame.at].handler
+        while handler is not None and ins[handler.target].op == "CLEANUP_THROW":
+            handler = ins[handler.target].handler       # of the `yield from` itself (3.12)
+        return handler is not None and ins[handler.target].op != "STOP_ITERATION"
 
     @slot("__next__")
     def next(self, m: Machine) -> Value:

@@ -81,3 +81,12 @@ def region(x):
 def a_context_of_a_generator(x):
     with region(x) as y, torch.no_grad():
         return y + 1
+
+
+def delegating(x):
+    yield from (x, x + 1)
+
+
+@case(given(TEN), graphs=1, breaks=0)
+def a_delegating_generator_left_in_the_middle(x):
+    return next(delegating(x * 2))
