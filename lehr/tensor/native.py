@@ -22,6 +22,7 @@ from lehr.tensor import kernel
 from lehr.tensor.tensor import Tensor
 
 LEAST = 1 << 20  # products that are worth a call
+NARROW = (1, 2, 4, 8)  # channels of groups for `depthwise`, of which as many come out
 _tell = log.channel("run")
 _Int = ctypes.c_int64
 _Three, _Four = _Int * 3, _Int * 4
@@ -145,6 +146,16 @@ def _worth(x: Any, w: Any, products: int) -> Library | None:
     return library("convolution")
 
 
+def _run(k: Library, function: str, q: Call) -> None:
+    """Groups of few channels have a template of their own."""
+    few = q.groups > 1 and getattr(q, "in") == q.out and q.out in NARROW
+    narrow = library("depthwise") if few else None
+    if narrow is None:
+        k.call(function, q)
+    else:
+        narrow.call(f"{function}_narrow", q)
+
+
 def _channels_last(*arrays: Any) -> bool:
     return any(a.ndim > 3 and a.strides[1] == 4 and a.shape[1] > 1 and not a.flags.c_contiguous
                for a in arrays)
@@ -177,7 +188,7 @@ def convolution(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any
     x, w = together(k, _aligned(x)), _aligned(w)
     y = np.empty((x.shape[0], *size, outputs), np.float32)
     q = _call(x, w, y, groups, geometry, transposed)
-    k.call("lehr_convolve", q)
+    _run(k, "lehr_convolve", q)
     if not last:
         return apart(k, y, None if b is None else np.ascontiguousarray(b, np.float32))
     if b is not None:
@@ -196,7 +207,7 @@ def conv_weight(x: Any, g: Any, size: Any, stride: Any, padding: Any, dilation: 
     x, g = together(k, _aligned(x)), together(k, _aligned(g))
     geometry = [each(v, n, "size") for v in (stride, padding, dilation)]
     q = _call(x, made, g, groups, geometry, False)
-    k.call("lehr_convolve_weight", q)
+    _run(k, "lehr_convolve_weight", q)
     return made
 
 

@@ -23,6 +23,16 @@ PLAIN = [
     (2, 6, 4, 2, (9,), (3,), (2,), (1,), (1,)),
     (2, 3, 5, 1, (4, 5, 6), (2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2)),
     (1, 1, 1, 1, (3, 3), (3, 3), (1, 1), (3, 3), (1, 1)),  # results that meet no element
+    # groups of few channels: whole vectors of them, some left over, too few for one
+    (2, 32, 32, 32, (9, 21), (3, 3), (1, 1), (1, 1), (1, 1)),
+    (3, 19, 19, 19, (8, 7), (3, 4), (2, 1), (1, 2), (1, 2)),
+    (2, 3, 3, 3, (11, 12), (5, 5), (1, 1), (2, 2), (1, 1)),
+    (2, 20, 20, 10, (7, 9), (3, 3), (2, 2), (1, 1), (1, 1)),
+    (2, 24, 24, 6, (33,), (4,), (1,), (3,), (1,)),
+    (2, 24, 24, 3, (5, 4, 6), (2, 3, 3), (1, 2, 1), (1, 1, 0), (1, 1, 2)),
+    (2, 12, 12, 4, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1)),  # of three channels
+    (2, 6, 18, 6, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1)),  # more come out
+    (1, 32, 32, 32, (3, 3), (3, 3), (1, 1), (3, 3), (1, 1)),
 ]
 
 
@@ -137,13 +147,14 @@ def test_a_small_network_learns_as_in_eager_mode():
     np.testing.assert_allclose(losses[1], losses[0], 1e-4)
 
 
-def test_any_number_of_threads_gives_the_same_bits():
-    x, w = lehr.from_numpy(array(4, 40, 12, 13)), lehr.from_numpy(array(100, 40, 3, 3))
-    g = lehr.from_numpy(array(4, 100, 12, 13))
+@pytest.mark.parametrize("c, o, groups", [(40, 100, 1), (72, 72, 72), (64, 64, 16)])
+def test_any_number_of_threads_gives_the_same_bits(c, o, groups):
+    x = lehr.from_numpy(array(4, c, 32, 33))
+    w, g = lehr.from_numpy(array(o, c // groups, 3, 3)), lehr.from_numpy(array(4, o, 32, 33))
     before = pool.get_num_threads()
 
     def f(x, w, g):
-        y = F.conv2d(x, w, padding=1)
+        y = F.conv2d(x, w, padding=1, groups=groups)
         return y, *lehr.autograd.grad(y, (x, w), g)
 
     made = []

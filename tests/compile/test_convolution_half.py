@@ -118,7 +118,7 @@ def test_no_images(way):
 
 def test_few_channels_of_a_group_stay_with_float32(programs):
     near(lambda x, w: F.conv2d(x, w, padding=1, groups=16), half(2, 16, 6, 6), half(16, 1, 3, 3))
-    assert programs[0].run.record["templates"] == ["convolution"]
+    assert programs[0].run.record["templates"] == ["depthwise"]
 
 
 def test_layouts_of_the_caller(way):

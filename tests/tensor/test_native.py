@@ -65,6 +65,21 @@ def test_layouts(form, transposed, worth):
     assert y.stride() == meta.stride()
 
 
+@pytest.mark.parametrize("groups, per", [(20, 1), (3, 1), (6, 4)])
+def test_groups_of_few_channels(groups, per, worth):
+    x = lehr.from_numpy(array(2, groups * per, 9, 8)).requires_grad_()
+    w = lehr.from_numpy(array(groups * per, per, 3, 3)).requires_grad_()
+    y = F.conv2d(x, w, padding=1, groups=groups)
+    g = lehr.from_numpy(array(*y.shape))
+    dx, dw = lehr.autograd.grad(y, (x, w), g)
+    assert len(worth) == 3 and all(done for _, done in worth)
+    geometry = (1, 1), (1, 1), (1, 1), groups
+    x_, w_, g_ = (t.detach().numpy().astype(np.float64) for t in (x, w, g))
+    close(y.detach().numpy(), conv.correlate(x_, w_, (9, 8), *geometry))
+    close(dx.numpy(), conv.scatter(g_, w_, (9, 8), *geometry))
+    close(dw.numpy(), conv.gradient(x_, g_, (3, 3), *geometry))
+
+
 def test_other_dtypes_stay_with_numpy(worth):
     x, w = lehr.from_numpy(array(1, 2, 6, 5, 4)), lehr.from_numpy(array(3, 2, 2, 2, 2))
     close(F.conv3d(x, w).numpy(), F.conv3d(x.double(), w.double()).numpy())

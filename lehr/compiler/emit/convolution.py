@@ -1,8 +1,9 @@
 """Convolutions: which template call does one, what has to be copied first, what follows.
 
 The templates take images whose channels lie together, kernels of any layout: of bfloat16 numbers
-(`convolution_half`), else of float32. Images of another layout or dtype are first copied into
-scratch memory, as are kernels; results of another layout or dtype come from a channels-last one.
+(`convolution_half`), else of float32. Groups of one to eight channels would waste most of a matrix
+product: `depthwise` does them. Images of another layout or dtype are first copied into scratch
+memory, as are kernels; results of another layout or dtype come from a channels-last one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from lehr.compiler.loop.ir import Buffer, Extern, Operand, Store, axis
 from lehr.compiler.loop.text import row_major
 
 MOST = 3  # spatial dimensions
+NARROW = (1, 2, 4, 8)  # channels of groups for `depthwise`, of which as many come out
 FEW = 16  # channels of a group that make tiles worth their while
+KINDS = {"": ("convolution", ""), "half": ("convolution_half", "_half"),
+         "narrow": ("depthwise", "_narrow")}  # template, how its functions end
 GROUPS = {"convolution": 8, "conv_weight": 6}  # op -> which attribute is the number of groups
 
 
@@ -42,6 +46,15 @@ def _half(e: Extern) -> bool:
     return all(isinstance(n, int) and n // groups >= (1 if groups == 1 else FEW) for n in counts)
 
 
+def narrow(e: Extern) -> bool:
+    """Whether a convolution has groups of few channels, as many of them before and after."""
+    x, other = e.inputs
+    counts = [x.shape[1], (e.output if e.op.name == "convolution" else other).shape[1]]
+    groups = e.attrs[GROUPS[e.op.name]]
+    return (all(isinstance(n, int) for n in counts) and groups > 1 and counts[0] == counts[1]
+            and counts[0] // groups in NARROW)
+
+
 def template(e: Extern) -> Template:
     """How to call the template."""
     return Maker(e).template()
@@ -50,12 +63,13 @@ def template(e: Extern) -> Template:
 class Maker(Calls):
     def __init__(self, e: Extern) -> None:
         super().__init__(e)
-        self.dtype, self.ending = (dt.bfloat16, "_half") if _half(e) else (dt.float32, "")
+        kind = "half" if _half(e) else "narrow" if narrow(e) else ""
+        self.dtype = dt.bfloat16 if kind == "half" else dt.float32
+        self.name, self.ending = KINDS[kind]
 
     def template(self) -> Template:
         function, fields = FIELDS[self.e.op.name](self)
-        return self.call(f"convolution{self.ending}", function + self.ending, "lehr_convolution",
-                         fields)
+        return self.call(self.name, function + self.ending, "lehr_convolution", fields)
 
     def images(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
         """Memory of images with channels together, and its strides."""

@@ -6,7 +6,8 @@ typedef void (*lehr_task)(void *ctx, int64_t chunk, int64_t worker);
 
 /* A convolution of images whose channels lie together; `transposed`: its adjoint. Steps count
    elements, `in` and `out` the channels of a group. w is read, or written as a gradient. For the
-   functions that end in half, x, y and a kernel that is read are bfloat16. */
+   functions that end in half, x, y and a kernel that is read are bfloat16; those that end in narrow
+   take groups of 1, 2, 4 or 8 channels, of which as many come. */
 typedef struct lehr_convolution {
   const float *x;
   float *w, *y;
@@ -119,6 +120,8 @@ typedef struct lehr_runtime {
   void (*attend_back)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*half)(const struct lehr_runtime *rt, const lehr_half *q);
   /* The same by oneDNN: `split`, `half`, and convolutions; 0 where they are left undone. */
+  void (*convolve_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
+  void (*convolve_weight_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
   int (*onednn_product)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
                         int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc);
   int (*onednn_half)(const struct lehr_runtime *rt, const lehr_half *q);

@@ -1,0 +1,291 @@
+/* Convolution in groups of as many channels as come out of it, 1 to 8 of them, of channels-last
+   images: forward, adjoint, and the gradient of the kernel.
+
+   A vector is LANES neighbouring channels, of whole groups. Each lane meets the channels of its
+   group one after the other: where there are several, the vector's lanes are shuffled. Results
+   along a row that meet the same taps are summed in registers, STRIP of them at a time. Channels
+   that are left over make a vector with some of those before, or one whose other lanes count
+   nothing where there are too few channels for one. */
+#if defined(__AVX512F__)
+#define LANES 16
+#else
+#define LANES 8
+#endif
+#define STRIP 8 /* results along a row */
+#define SUMS 6  /* taps whose gradients are summed at a time */
+#define PARTS 16
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t lane __attribute__((vector_size(4 * LANES)));
+
+static inline vec shuffled(vec a, lane by) {
+#if defined(__clang__)
+  vec e;
+  UNROLL for (int l = 0; l < LANES; l++) e[l] = a[by[l]];
+  return e;
+#else
+  return __builtin_shuffle(a, by);
+#endif
+}
+
+/* A tap of a row: elements from a result's first window element, and its place in the kernel. */
+typedef struct {
+  int64_t x, tap;
+} hit;
+
+typedef struct {
+  const lehr_convolution *q;
+  const span *spans; /* of the last dimension */
+  int64_t count, rows, parts; /* of the rows */
+  int64_t channels, blocks, wide, taps, span; /* wide: parts of blocks; span: floats of a block */
+  float *w;          /* [blocks][taps][in][LANES], of gradients [parts] of them */
+  lane by[8];        /* which lane each lane meets */
+} plan;
+
+/* Where a block of channels begins. */
+static inline int64_t block_at(const plan *f, int64_t b) {
+  int64_t last = f->channels - LANES;
+  return last < 0 ? 0 : least(b * LANES, last);
+}
+
+/* A vector of channels; a[limit] and on must not be read. */
+static inline vec taken(const float *a, int64_t channels, const float *limit) {
+  if (a + LANES <= limit) return *(const vec *)a;
+  vec e = {0};
+  memcpy(&e, a, 4 * (size_t)least(channels, LANES));
+  return e;
+}
+
+/* One past the last element of images. */
+static const float *end_of(const float *x, const int64_t *step, const int64_t *size,
+                           int64_t batch, int64_t channels) {
+  x += (batch - 1) * step[0] + channels;
+  for (int d = 0; d < 3; d++) x += (size[d] - 1) * step[d + 1];
+  return x;
+}
+
+#define ROW(R)                                                                               \
+  static __attribute__((noinline)) void row_##R(                                             \
+      const plan *f, const hit *hits, int64_t count, const float *x, int64_t x_step,         \
+      const float *w, float *y, int64_t y_step, int64_t n, const float *limit) {             \
+    vec sum[R];                                                                              \
+    int64_t at[R], in = f->q->in;                                                            \
+    UNROLL for (int r = 0; r < R; r++) at[r] = least(r, n - 1) * x_step, sum[r] = (vec){0};  \
+    for (int64_t i = 0; i < count; i++) {                                                    \
+      const float *a = x + hits[i].x, *b = w + hits[i].tap * in * LANES;                     \
+      vec e[R];                                                                              \
+      if (a + at[R - 1] + LANES <= limit)                                                    \
+        UNROLL for (int r = 0; r < R; r++) e[r] = *(const vec *)(a + at[r]);                 \
+      else                                                                                   \
+        for (int r = 0; r < R; r++) e[r] = taken(a + at[r], f->channels, limit);             \
+      if (in == 1)                                                                           \
+        UNROLL for (int r = 0; r < R; r++) sum[r] += e[r] * *(const vec *)b;                 \
+      else                                                                                   \
+        for (int64_t j = 0; j < in; j++, b += LANES) {                                       \
+          lane by = f->by[j];                                                                \
+          UNROLL for (int r = 0; r < R; r++) sum[r] += shuffled(e[r], by) * *(const vec *)b; \
+        }                                                                                    \
+    }                                                                                        \
+    if (f->channels >= LANES)                                                                \
+      UNROLL for (int r = 0; r < R; r++) *(vec *)(y + least(r, n - 1) * y_step) = sum[r];    \
+    else                                                                                     \
+      for (int64_t r = 0; r < n; r++)                                                        \
+        memcpy(y + r * y_step, &sum[r], 4 * (size_t)f->channels);                            \
+  }
+ROW(1)
+ROW(4)
+ROW(8)
+
+/* The taps that a span of row (o0, o1) meets. */
+static int64_t hits_of(const lehr_convolution *q, const span *a, const span *b, const span *c,
+                       hit *made) {
+  const int64_t *k = q->kernel, *s = q->x_step + 1;
+  int64_t n = 0;
+  for (int64_t i = 0; i < a->taps; i++)
+    for (int64_t j = 0; j < b->taps; j++)
+      for (int64_t l = 0; l < c->taps; l++)
+        made[n++] = (hit){
+            (a->at + i * a->tap_at) * s[0] + (b->at + j * b->tap_at) * s[1] +
+                (c->at + l * c->tap_at) * s[2],
+            ((a->low + i * a->tap_step) * k[1] + b->low + j * b->tap_step) * k[2] + c->low +
+                l * c->tap_step};
+  return n;
+}
+
+/* Rows of results, numbered through the batch and two dimensions; of each span of one, what it
+   does. */
+typedef void (*strip)(const plan *f, int64_t piece, const hit *hits, int64_t count,
+                      const span *c, const float *x, float *y, float *w);
+
+static void rows_of(const plan *f, int64_t chunk, strip does, float *w) {
+  const lehr_convolution *q = f->q;
+  int64_t part = chunk / f->wide, piece = chunk % f->wide;
+  hit *hits = scratch(0, (f->taps + 1) * (int64_t)sizeof(hit));
+  for (int64_t i = f->rows * part / f->parts; i < f->rows * (part + 1) / f->parts; i++) {
+    int64_t image = i / q->many[1] / q->many[0];
+    span a = meet(q, 0, i / q->many[1] % q->many[0]), b = meet(q, 1, i % q->many[1]);
+    const float *x = q->x + image * q->x_step[0];
+    float *y = q->y + image * q->y_step[0] + a.first * q->y_step[1] + b.first * q->y_step[2];
+    for (int64_t s = 0; s < f->count; s++) {
+      const span *c = f->spans + s;
+      does(f, piece, hits, hits_of(q, &a, &b, c, hits), c, x, y, w);
+    }
+  }
+}
+
+#define FROM(piece) (f->blocks * (piece) / f->wide)
+
+static void sum(const plan *f, int64_t piece, const hit *hits, int64_t count, const span *c,
+                const float *x, float *y, float *w) {
+  const lehr_convolution *q = f->q;
+  const float *limit = end_of(q->x, q->x_step, q->size, q->batch, f->channels);
+  int64_t x_step = c->step_at * q->x_step[3], y_step = c->step * q->y_step[3];
+  for (int64_t i = 0; i < c->count; i += STRIP) {
+    int64_t n = least(c->count - i, STRIP);
+    for (int64_t b = FROM(piece); b < FROM(piece + 1); b++) {
+      int64_t at = block_at(f, b);
+      (n == 1 ? row_1 : n <= 4 ? row_4 : row_8)(
+          f, hits, count, x + i * x_step + at, x_step, w + b * f->span,
+          y + c->first * q->y_step[3] + i * y_step + at, y_step, n, limit);
+    }
+  }
+}
+
+static void correlate(void *ctx, int64_t chunk, int64_t worker) {
+  const plan *f = ctx;
+  (void)worker;
+  rows_of(f, chunk, sum, f->w);
+}
+
+#define TAPS(T)                                                                              \
+  static __attribute__((noinline)) void taps_##T(                                            \
+      const hit *hits, const float *x, int64_t x_step, const float *g, int64_t g_step,       \
+      int64_t n, int64_t channels, const float *x_limit, const float *g_limit,               \
+      int64_t in, const lane *by, float *w) {                                                \
+    for (int64_t j = 0; j < in; j++) {                                                       \
+      vec sums[T];                                                                           \
+      lane turn = by[j];                                                                     \
+      UNROLL for (int t = 0; t < T; t++) sums[t] =                                           \
+          *(const vec *)(w + (hits[t].tap * in + j) * LANES);                                \
+      for (int64_t i = 0; i < n; i++) {                                                      \
+        vec e = taken(g + i * g_step, channels, g_limit);                                    \
+        const float *a = x + i * x_step;                                                     \
+        if (in == 1)                                                                         \
+          UNROLL for (int t = 0; t < T; t++) sums[t] +=                                      \
+              e * taken(a + hits[t].x, channels, x_limit);                                   \
+        else                                                                                 \
+          UNROLL for (int t = 0; t < T; t++) sums[t] +=                                      \
+              e * shuffled(taken(a + hits[t].x, channels, x_limit), turn);                   \
+      }                                                                                      \
+      UNROLL for (int t = 0; t < T; t++) *(vec *)(w + (hits[t].tap * in + j) * LANES) =      \
+          sums[t];                                                                           \
+    }                                                                                        \
+  }
+TAPS(1)
+TAPS(6)
+
+static void gather(const plan *f, int64_t piece, const hit *hits, int64_t count, const span *c,
+                   const float *x, float *y, float *w) {
+  const lehr_convolution *q = f->q;
+  const float *x_limit = end_of(q->x, q->x_step, q->size, q->batch, f->channels);
+  const float *g_limit = end_of(q->y, q->y_step, q->many, q->batch, f->channels);
+  y += c->first * q->y_step[3];
+  for (int64_t b = FROM(piece); b < FROM(piece + 1); b++) {
+    int64_t at = block_at(f, b);
+    for (int64_t t = 0; t < count;) {
+      int64_t many = count - t >= SUMS ? SUMS : 1;
+      (many == SUMS ? taps_6 : taps_1)(
+          hits + t, x + at, c->step_at * q->x_step[3], y + at, c->step * q->y_step[3], c->count,
+          f->channels, x_limit, g_limit, q->in, f->by, w + b * f->span);
+      t += many;
+    }
+  }
+}
+
+static void weigh(void *ctx, int64_t chunk, int64_t worker) {
+  const plan *f = ctx;
+  (void)worker;
+  rows_of(f, chunk, gather, f->w + chunk / f->wide * f->blocks * f->span);
+}
+
+/* Which lane holds channel `j` of the group of each lane. */
+static void begin(plan *f, const lehr_convolution *q) {
+  const int64_t *k = q->kernel;
+  f->q = q;
+  f->channels = q->groups * q->in;
+  f->blocks = (f->channels + LANES - 1) / LANES;
+  f->taps = k[0] * k[1] * k[2];
+  f->span = f->taps * q->in * LANES;
+  f->rows = q->batch * q->many[0] * q->many[1];
+  for (int j = 0; j < q->in; j++)
+    for (int l = 0; l < LANES; l++) f->by[j][l] = (int32_t)(l / q->in * q->in + j);
+  span *made = malloc((size_t)(q->many[2] + 1) * sizeof(span));
+  if (!made) abort();
+  f->count = spans(q, 2, made);
+  f->spans = made;
+}
+
+/* The element of the kernel for number `n` of a block: tap, channel that it meets, lane; NULL for a
+   lane without a channel. */
+static float *element(const plan *f, int64_t b, int64_t n) {
+  const lehr_convolution *q = f->q;
+  const int64_t *k = q->kernel, *s = q->w_step;
+  int64_t c = block_at(f, b) + n % LANES, j = n / LANES % q->in, t = n / LANES / q->in;
+  if (c >= f->channels) return NULL;
+  return q->w + c / q->in * s[0] + c % q->in * s[1] + j * s[2] + t / (k[1] * k[2]) * s[3] +
+         t / k[2] % k[1] * s[4] + t % k[2] * s[5];
+}
+
+static double work_of(const plan *f) {
+  return (double)f->rows * (double)f->q->many[2] * (double)(f->channels * f->taps * f->q->in);
+}
+
+/* How many tasks to make: of some 10 microseconds or more. */
+static int64_t tasks_of(const lehr_runtime *rt, const plan *f) {
+  if (rt->threads == 1) return 1;
+  return least(4 * rt->threads, (int64_t)(work_of(f) / 2.5e5) + 1);
+}
+
+/* y = the convolution of x with w, or its adjoint. */
+EXPORT void lehr_convolve_narrow(const lehr_runtime *rt, const lehr_convolution *q) {
+  plan f;
+  begin(&f, q);
+  f.parts = least(tasks_of(rt, &f), f.rows);
+  f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;
+  f.w = malloc((size_t)(f.blocks * f.span + 1) * 4);
+  if (!f.w) abort();
+  for (int64_t b = 0; b < f.blocks; b++)
+    for (int64_t n = 0; n < f.span; n++) {
+      const float *from = element(&f, b, n);
+      f.w[b * f.span + n] = from ? *from : 0;
+    }
+  if (f.parts) spread(rt, correlate, &f, f.parts * f.wide);
+  free(f.w);
+  free((void *)f.spans);
+}
+
+/* w = the gradient of the plain convolution's kernel, from x and the result's gradient y. Rows are
+   cut into parts by sizes alone: sums do not depend on the number of threads. */
+EXPORT void lehr_convolve_weight_narrow(const lehr_runtime *rt, const lehr_convolution *q) {
+  plan f;
+  begin(&f, q);
+  int64_t all = f.blocks * f.span, parts = least((int64_t)(work_of(&f) / 5e5) + 1, PARTS);
+  f.parts = least(parts, f.rows);
+  f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;
+  f.w = calloc((size_t)(f.parts * all + 1), 4);
+  if (!f.w) abort();
+  if (f.parts) spread(rt, weigh, &f, f.parts * f.wide);
+  for (int64_t b = 0; b < f.blocks; b++)
+    for (int64_t n = 0; n < f.span; n++) {
+      float *to = element(&f, b, n), total = 0;
+      for (int64_t p = 0; p < f.parts; p++) total += f.w[p * all + b * f.span + n];
+      if (to) *to = total;
+    }
+  free(f.w);
+  free((void *)f.spans);
+}
+
+EXPORT void lehr_install(lehr_runtime *rt) {
+  rt->convolve_narrow = lehr_convolve_narrow;
+  rt->convolve_weight_narrow = lehr_convolve_weight_narrow;
+}
