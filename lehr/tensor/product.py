@@ -24,7 +24,7 @@ _Int = ctypes.c_int64
 _Four = _Int * 4
 KINDS = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-TALL, SIDE = 288, 32    # see `lehr.compiler.emit.product`
+TALL, SIDE, FEW = 288, 32, (24, 16, 8)   # see `lehr.compiler.emit.product`
 
 
 class Product(ctypes.Structure):
@@ -54,12 +54,14 @@ class Plan(NamedTuple):
     size    of the result
     copied  whether a, b lie in a way that gemm cannot read
     packed  elements that B takes up when it is packed; 0: it is not
+    thin    whether it has so few rows, columns or terms that the template `thin` may do it
     """
 
     record: ctypes.Structure
     size: tuple[int, ...]
     copied: tuple[bool, bool]
     packed: int
+    thin: bool = False
 
 
 def side(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tuple[int, int] | None:
@@ -109,7 +111,8 @@ def plan(kind: Any, a: tuple[int, ...], a_strides: tuple[int, ...], b: tuple[int
         return Plan(Half(*shared, m, n, k, ta, tb, lda, ldb, n), whole, (copied[0], copied[1]),
                     packed)
     return Plan(Product(*shared, KINDS[kind], m, n, k, ta, tb, lda, ldb, n), whole,
-                (copied[0], copied[1]), 0)
+                (copied[0], copied[1]), 0,
+                kind == np.float32 and any(x <= y for x, y in zip((m, n, k), FEW, strict=True)))
 
 
 def _at(a: Any) -> int:
@@ -125,7 +128,7 @@ def multiply(a: Any, b: Any, dtype: Any = None) -> Any:
         return NotImplemented
     how = plan(kind, a.shape, a.strides, b.shape, b.strides)
     made = None if how is None else native.library("half" if half else "split", not half)
-    if how is None or made is None:
+    if how is None or made is None or how.thin and native.library("thin") is None:
         return NotImplemented
     if how.copied[0]:
         a = np.ascontiguousarray(a)

@@ -21,6 +21,7 @@ from lehr.compiler.emit import (
     header,
     host,
     onednn,
+    pointwise,
     product,
     value,
     weight,
@@ -42,7 +43,8 @@ GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
 _HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "lehr_half",
-            "lehr_product", "LEHR_F32", "LEHR_F64", "LEHR_ONEDNN", "lehr_onednn", "lehr_batch",
+            "lehr_product", "LEHR_F32", "LEHR_F64", "LEHR_ONEDNN", "LEHR_ALONG",
+            "LEHR_TURNED", "lehr_onednn", "lehr_batch",
             "lehr_edge")
 # kind of product -> the template that may do it
 TEMPLATES = {"bf16": "half", "f32": "split", "onednn": "onednn", "onednn_bf16": "onednn"}
@@ -289,7 +291,7 @@ class _Emitter:
         """A matrix product or a template, and what goes with it."""
         q: Any = onednn.call(e) if self.other(e) else None
         templates = (way.template(e) for way in _TEMPLATES if way.supported(e))
-        q = q or next(templates, None) or product.product(e)
+        q = q or pointwise.call(e) or next(templates, None) or product.product(e)
         self.views.update(q.views)
         for b in q.scratch:
             span = sym.maximum(sym.prod(b.shape), 1) * b.dtype.itemsize
@@ -310,7 +312,7 @@ class _Emitter:
         half = q.kind in ("bf16", "onednn_bf16")
         made = None
         if q.rows is not None:
-            name, made, base = self.function(q.rows, len(q.rows.axes) - 1)
+            name, made, base = self.function(q.rows, q.outer or len(q.rows.axes) - 1)
         pad = (1,) * (product.MOST - len(q.batch))
         with out.block(""):
             if made is not None:
@@ -341,6 +343,8 @@ class _Emitter:
             out.add("};", *(f"/* {_line(x)} */" for x in e.locations), call)
         if q.kind in TEMPLATES:
             self.templates.add(TEMPLATES[q.kind])
+        if product.thin(q):
+            self.templates.add("thin")
         if made is not None and made.fault:
             out.add("if (fault->kind) return;")
 

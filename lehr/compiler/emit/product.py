@@ -34,6 +34,7 @@ from lehr.compiler.loop.text import row_major
 MOST = 4  # batch dimensions of lehr_product
 TALL = 288  # rows from which half.c packs all of B before it multiplies
 SIDE = 32  # what sizes of packed matrices are multiples of
+FEW = (24, 16, 8)  # rows, columns or terms up to which the template `thin` may do a float32 product
 
 
 class Matrix(NamedTuple):
@@ -60,6 +61,8 @@ class Product(NamedTuple):
     sizes: tuple[Any, ...] = ()  # m, n, k
     rows: Kernel | None = None
     packed: Buffer | None = None
+    flip: bool = False  # whether C is the result transposed
+    outer: int = 0  # how many axes of `rows` number them; 0: all but the last
 
 
 def supported(e: Extern) -> bool:
@@ -78,6 +81,12 @@ def product(e: Extern) -> Product:
         raise Unsupported(f"extern {e.name}: {e.op.name} of "
                           f"{', '.join(o.dtype.name for o in e.inputs)} has no C")
     return Maker(e).make()
+
+
+def thin(q: Product) -> bool:
+    """Whether the template `thin` may do a product (`way_of` of run/product.c decides)."""
+    return q.kind == "f32" and any(not isinstance(n, int) or n <= most
+                                   for n, most in zip(q.sizes, FEW, strict=True))
 
 
 class Maker:
@@ -142,7 +151,7 @@ class Maker:
             n_up, k_up = (sym.ceildiv(size, SIDE) * SIDE for size in (n, k))
             packed = self.temporary("packed", read, (*batch, n_up, k_up))
         return Product(tuple(self.before), tuple(self.scratch), self.views, tuple(matrices),
-                       read.short, batch, (m, n, k), rows, packed)
+                       read.short, batch, (m, n, k), rows, packed, flip)
 
     def operand(self, o: Operand, name: str, dtype: DType) -> Matrix:
         """A matrix of `dtype` that gemm can read, copied first where it has to be."""

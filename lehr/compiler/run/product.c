@@ -6,9 +6,19 @@ typedef struct {
   int64_t tall, wide; /* blocks along m and along n */
   int64_t split;      /* whether the table's split product is worth trying */
   int64_t later;      /* whether `rows` waits for all of C */
+  int64_t way;        /* of the table's thin product; -1: that is not for these sizes */
 } cut;
 
 #define AT(x) lehr_batch(q->batch, q->x##_step, i) /* where x begins in the batch */
+
+/* The way of a product of few rows, columns or terms (as `thin` of emit/product.py), by sizes and
+   layout alone: where packing is not worth it, measured beside OpenBLAS. */
+static int64_t way_of(const lehr_product *q) {
+  if (q->kind != LEHR_F32 || q->k == 0) return -1;
+  if (q->m <= q->n && q->m <= (q->tb ? 24 : 16)) return q->tb ? LEHR_ALONG : 0;
+  if (q->n <= (q->ta ? 12 : 16)) return LEHR_TURNED | (q->ta ? 0 : LEHR_ALONG);
+  return q->k <= 8 ? 0 : -1;
+}
 
 static void piece(void *ctx, int64_t chunk, int64_t worker) {
   const cut *w = ctx;
@@ -26,6 +36,8 @@ static void piece(void *ctx, int64_t chunk, int64_t worker) {
 #define RESULT(real) (real *)q->c + to, q->ldc
   if (q->kind == LEHR_F64)
     w->rt->dgemm(SIZES, 1, OPERANDS(double), 0, RESULT(double));
+  else if (w->way >= 0)
+    w->rt->thin(w->way, SIZES, OPERANDS(float), RESULT(float));
   else if (!(q->kind == LEHR_ONEDNN
                  ? w->rt->onednn_product(SIZES, OPERANDS(float), RESULT(float))
                  : w->split && w->rt->split(SIZES, OPERANDS(float), RESULT(float), q->ready, n0)))
@@ -54,12 +66,14 @@ static void lehr_multiply(const lehr_runtime *rt, const lehr_product *q) {
   const int64_t batches = q->batch[0] * q->batch[1] * q->batch[2] * q->batch[3];
   if (batches == 0 || q->m == 0 || q->n == 0) return;
   double work = 2.0 * (double)batches * (double)q->m * (double)q->n * (double)(q->k + 1);
-  cut w = {.rt = rt, .q = q, .wide = 1};
+  cut w = {.rt = rt, .q = q, .wide = 1, .way = rt->thin ? way_of(q) : -1};
   /* By sizes that do not depend on threads: the same bits on any number of them. Each of its blocks
      packs what it reads: few of them, along the longer side. */
-  w.split = rt->split && q->kind == LEHR_F32 && q->k >= 32 && q->m * q->n >= 64 * (q->m + q->n);
+  w.split = rt->split && w.way < 0 && q->kind == LEHR_F32 && q->k >= 32 &&
+            q->m * q->n >= 64 * (q->m + q->n);
   /* A result that fits a cache can wait for `rows`: its blocks may be columns then. */
-  w.later = q->rows && rt->threads > 1 && w.split && q->n > q->m && q->m * q->n <= 1 << 19;
+  w.later = q->rows && rt->threads > 1 && (w.split || w.way >= 0) && q->n > q->m &&
+            q->m * q->n <= 1 << 19;
   int64_t most = rt->threads > 1 ? (w.split ? 1 : 2) * rt->threads : 1;
   int64_t tasks = work > 2e6 * (double)most ? most : (int64_t)(work / 2e6) + 1;
   int64_t blocks = (tasks + batches - 1) / batches;

@@ -75,12 +75,13 @@ typedef struct lehr_onednn {
 /* Where number `i` of up to four batch dimensions begins. */
 static inline __attribute__((unused)) int64_t lehr_batch(const int64_t *batch, const int64_t *step,
                                                          int64_t i) {
-  int64_t at = 0;
-  for (int d = 3; d >= 0; d--) {
-    at += i % batch[d] * step[d];
-    i /= batch[d];
-  }
-  return at;
+  int64_t at = 0, d = 3;
+  for (; d > 0 && i >= batch[d]; d--)
+    if (batch[d] > 1) { /* a division takes as long as a small product */
+      at += i % batch[d] * step[d];
+      i /= batch[d];
+    }
+  return at + i * step[d];
 }
 
 /* Block `n` of `blocks`, of whole panels of packed matrices: its begin. */
@@ -89,6 +90,7 @@ static inline __attribute__((unused)) int64_t lehr_edge(int64_t length, int64_t 
   return at < length ? at : length;
 }
 
+enum { LEHR_ALONG = 1, LEHR_TURNED = 2 };
 typedef struct lehr_runtime {
   /* Runs task(ctx, chunk, worker) once for each chunk in [0, chunks), on up to `threads` threads,
      and returns when all are done. `worker` in [0, threads) is a different number in each thread
@@ -110,6 +112,11 @@ typedef struct lehr_runtime {
   int (*split)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                const float *b, int64_t ldb, float *c, int64_t ldc, const void *ready, int64_t at);
   void (*product)(const struct lehr_runtime *rt, const lehr_product *q);
+  /* sgemm with alpha = 1, beta = 0 where packing takes longer than the product does (the template
+     "thin"). way: LEHR_ALONG where the terms of the longer operand lie together, LEHR_TURNED where
+     that is A. */
+  void (*thin)(int64_t way, int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
+               int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc);
   /* Templates: there once their library is loaded (lehr.compiler.run.template). */
   void (*convolve)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*convolve_weight)(const struct lehr_runtime *rt, const lehr_convolution *q);
@@ -120,10 +127,10 @@ typedef struct lehr_runtime {
   void (*attend_back)(const struct lehr_runtime *rt, const lehr_attention *q);
   void (*half)(const struct lehr_runtime *rt, const lehr_half *q);
   /* The same by oneDNN: `split`, `half`, and convolutions; 0 where they are left undone. */
-  void (*convolve_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
-  void (*convolve_weight_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
   int (*onednn_product)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
                         int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc);
   int (*onednn_half)(const struct lehr_runtime *rt, const lehr_half *q);
   int (*onednn_convolve)(const struct lehr_runtime *rt, const lehr_onednn *q);
+  void (*convolve_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
+  void (*convolve_weight_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
 } lehr_runtime;

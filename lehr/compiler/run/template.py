@@ -43,6 +43,7 @@ SOURCES = {
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
     # bits: `LEHR_SPLIT=0` leaves all products to BLAS.
     "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1),
+    "thin": Source(("scratch.h", "thin.c")),
     "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
 # Sums of products may be fused here, as in any library that multiplies matrices.
