@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 
+from lehr.base import sym
 from lehr.base.proof import decide
 from lehr.ops import rule
 from lehr.ops.registry import INDEX, op
@@ -177,6 +178,26 @@ def _overlap_rule(cols: Any, size: Any, stride: Any, padding: Any, dilation: Any
     return Spec((*cols.shape[:2], *size), cols.dtype, cols.device, cols.dtype)
 
 
+def _found(kernel: Any, stride: Any, dilation: Any) -> Any:
+    """How many windows have a look at an element along one dimension."""
+    return kernel if dilation != 1 else sym.ceildiv(kernel, stride)
+
+
+def _window(i: Any, j: Any, kernel: Any, out: Any, stride: Any, padding: Any, dilation: Any
+            ) -> tuple[Any, Any, list[tuple[Any, Any, Any]]]:
+    """Of the windows that may hold element `i`, number `j`: (the position in it, which it is, what
+    must be so: (value, from, below))."""
+    far = i + padding
+    if dilation == 1:   # positions of one remainder, from the last window that begins before
+        k, place, limits = far % stride + j * stride, far // stride - j, []
+        if not (isinstance(kernel, int) and kernel % stride == 0):
+            limits.append((k, 0, kernel))
+    else:
+        far -= j * dilation
+        k, place, limits = j, far // stride, [(far % stride, 0, 1)]
+    return k, place, [*limits, (place, 0, out)]
+
+
 @op("overlap(input: Tensor, size: list[int], stride: list[int], padding: list[int], dilation: "
     "list[int]) -> Tensor")
 class overlap:
@@ -193,17 +214,17 @@ class overlap:
               dilation: Any) -> Any:
         n = len(size)
         shape = L.shape(cols)
+        many = [_found(*v) for v in zip(shape[2: 2 + n], stride, dilation, strict=True)]
 
-        # the window that has this element at its position k, if there is one
-        def tap(k: Any) -> Any:
-            far = [i + p - t * d for i, p, t, d in zip(idx[2:], padding, k, dilation, strict=True)]
-            place = [f // s for f, s in zip(far, stride, strict=True)]
-            hits = [(f % s, 0, 1) for f, s in zip(far, stride, strict=True)]
-            hits += [(i, 0, o) for i, o in zip(place, shape[2 + n:], strict=True)]
-            value = L.at(cols, (*idx[:2], *k, *place), mask=L.inside(tuple(hits)),
-                         other=L.const(0, cols.dtype))
+        # the windows that may have this element, each at one position k
+        def tap(j: Any) -> Any:
+            made = [_window(*v) for v in zip(idx[2:], j, shape[2: 2 + n], shape[2 + n:], stride,
+                                             padding, dilation, strict=True)]
+            k, place = [m[0] for m in made], [m[1] for m in made]
+            value = L.at(cols, (*idx[:2], *k, *place), mask=L.inside(tuple(
+                limit for m in made for limit in m[2])), other=L.const(0, cols.dtype))
             return L.cast(value, cols.dtype.wide)
-        return L.cast(L.reduce("sum", shape[2: 2 + n], tap), cols.dtype)
+        return L.cast(L.reduce("sum", many, tap), cols.dtype)
 
     def vjp(F: Any, g: Any, out: Any, cols: Any, size: Any, stride: Any, padding: Any,
             dilation: Any) -> Any:

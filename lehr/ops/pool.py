@@ -1,8 +1,10 @@
 """Pooling: maxima, means and norms over windows, over given windows or over a given number of them.
 
-Every pool is a reduction of `patches`; its backward is `overlap`, a sum over the windows that hold
-an element, so that nothing is scattered. Adaptive windows number i of o over a size s are [i * s //
-o, ceil((i + 1) * s / o)). """
+Every pool is a reduction of `patches`; the backward of sums is `overlap`, a sum over the windows
+that hold an element, so that nothing is scattered; that of maxima goes from window to element, for
+most elements are no window's maximum. Adaptive windows number i of o over a size s are [i * s // o,
+ceil((i + 1) * s / o)).
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,10 @@ from lehr.ops.rule import Spec, label, numel
 # Order of summation; torch sums half precision in it.
 TOLERANCE = {"float32": (1e-5, 1e-6), "float64": (1e-12, 1e-12), "float16": (1e-2, 1e-3),
              "bfloat16": (5e-2, 1e-2)}
+
+
+# Windows of up to so many elements are looked at one element after the other, in no loop.
+SPELLED = 16
 
 
 def _layout(spec, x, *rest):
@@ -73,15 +79,6 @@ def _geometry(name, x, n, kernel, stride, padding, dilation, ceil):
         raise RuntimeError(f"Given input size: {tuple(x.shape[-n - 1:])}. Calculated output size: "
                            f"{(x.shape[-n - 1], *out)}. Output size is too small")
     return k, out, s, p, d
-
-
-def _positions(F, size, kernel, out, stride, padding, dilation, device):
-    """Along one dimension: the element at place t of window i, [kernel, out], and the first inside,
-    [out]."""
-    first = F.arange(out, device=device) * stride - padding
-    inside = F.where(first < 0, first + F.floor_divide(dilation - 1 - first, dilation) * dilation,
-                     first)
-    return F.unsqueeze(F.arange(kernel, device=device) * dilation, 1) + first, inside
 
 
 def _along(F, x, n, dim):
@@ -193,7 +190,7 @@ class max_pool_place:
             at_place = L.iota(_flat(place, size), index)
             where = L.select(inside, at_place, L.const(highest, index))
             return L.cast(value, x.dtype.wide), where
-        found = L.reduce("argmax", kernel, tap)[1]
+        found = _first(L, kernel, tap, x.dtype)
         first = [o * s - p for o, s, p in zip(idx[2:], stride, padding, strict=True)]
         first = [i + sym.maximum(0, (d - 1 - i) // d) * d
                  for i, d in zip(first, dilation, strict=True)]
@@ -203,12 +200,43 @@ class max_pool_place:
     dtypes = "float half int"
 
 
+def _first(L, kernel, tap, dtype):
+    """Where the greatest element of a window lies, the first of equals; a NaN is above all."""
+    if numel(kernel) > SPELLED:
+        return L.reduce("argmax", kernel, tap)[1]
+    best, found, plain = None, None, True
+    for k in taps(kernel):
+        value, where = tap(k)
+        plain = plain and where.kind != "Select"
+        if best is None:
+            best, found = value, where
+            continue
+        wins = L.op("gt", value, best)
+        if not plain:   # padding stands for the lowest number, which an element may be as well
+            wins = L.op("bitwise_or", wins, L.op("bitwise_and", L.op("eq", value, best),
+                                                 L.op("lt", where, found)))
+        if dtype.category == dt.FLOAT:
+            odd = L.op("bitwise_and", L.op("ne", value, value), L.op("eq", best, best))
+            wins = L.op("bitwise_or", wins, odd)
+        best, found = L.select(wins, value, best), L.select(wins, where, found)
+    return found
+
+
 def _flat(index, size):
     """Row-major position of an index tuple of arrays."""
     flat = 0
     for i, s in zip(index, size, strict=True):
         flat = flat * s + i
     return flat
+
+
+def _unflat(flat, size):
+    """The index tuple of a row-major position."""
+    index = []
+    for s in reversed(size[1:]):
+        index.append(flat % s)
+        flat = flat // s
+    return (flat, *reversed(index))
 
 
 @op("max_pool_grad(grad: Tensor, place: Tensor, size: list[int], kernel: list[int], stride: "
@@ -242,18 +270,10 @@ class max_pool_grad:
                 return np.where(places == _flat(here, size), g, g.dtype.type(0))
         return spread(Columns(), size, kernel, stride, padding, dilation)
 
-    def decomp(F, g, places, size, kernel, stride, padding, dilation):
-        n, out = len(kernel), g.shape[2:]
-        flat = 0
-        for i in range(n):
-            here, _ = _positions(F, size[i], kernel[i], out[i], stride[i], padding[i], dilation[i],
-                                 g.device)
-            shape = [1] * (2 * n)
-            shape[i], shape[n + i] = kernel[i], out[i]
-            flat = flat * size[i] + F.reshape(here, shape)
-        ones = (*g.shape[:2], *(1,) * n, *out)
-        hit = F.reshape(places, ones) == flat
-        return F.overlap(F.where(hit, F.reshape(g, ones), 0.0), size, stride, padding, dilation)
+    def scatter(L, g, places, size, kernel, stride, padding, dilation):
+        def target(k):
+            return (*k[:2], *_unflat(L.index(L.at(places, k), numel(size), False), size))
+        return L.scatter(L.const(0, g.dtype), g.shape, target, lambda k: L.at(g, k), "add")
 
     def vjp(F, g, out, grad, places, size, kernel, stride, padding, dilation):
         flat = (*grad.shape[:2], numel(grad.shape[2:]))

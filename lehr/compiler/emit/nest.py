@@ -286,9 +286,8 @@ class _Memory:
         if own - change.keys():
             return None
         axes = _renamed(s.value, own)
-        if axes and not all(isinstance(i, sym.Var) and i not in self.bounds
-                            for i in change.values()):
-            return None     # `i // 8` would have each of 8 points compute the same reduction
+        if axes and set(change.values()) != self.inner:
+            return None     # several points would each compute the same reduction
         change |= {v: new.var for v, (new,) in axes.items()}
         made = Copy(self.bounds, change, axes)(s.value)
         return None if self.torn(made) else made
@@ -558,7 +557,8 @@ def _axes(nest: Nest) -> list[Axis]:
 
 
 def _split(nest: Nest, fixed: Sequence[Axis]) -> Nest:
-    """Splits axes where an index divides a bare axis variable by a divisor of its extent."""
+    """Splits axes where an index divides an axis variable, or that plus a number, by a divisor of
+    its extent."""
     for _ in range(8):
         by = {a.var: a for a in _axes(nest) if a not in fixed and a.role != "scan"}
         cuts: dict[Any, int] = {}
@@ -586,17 +586,20 @@ def _split(nest: Nest, fixed: Sequence[Axis]) -> Nest:
 
 
 def _divisions(e: Any) -> Iterator[tuple[Any, int]]:
-    """(variable, divisor) of every `v // d` and `v % d`."""
+    """(variable, divisor) of every `v // d` and `v % d`, and of those of v and a number."""
     stack = [e]
     while stack:
         top = stack.pop()
         if isinstance(top, int):
             continue
-        if isinstance(top, sym.FloorDiv | sym.Mod) and isinstance(top.num, sym.Var):
-            if isinstance(top.den, int):
-                yield top.num, top.den
-        else:
-            stack += top.parts()
+        if isinstance(top, sym.FloorDiv | sym.Mod) and isinstance(top.den, int):
+            free = sym.free(top.num)
+            if len(free) == 1:
+                (v,) = free
+                if isinstance(top.num, sym.Var) or isinstance(top.num - v, int):
+                    yield v, top.den
+                    continue
+        stack += top.parts()
 
 
 def _units(nest: Nest, fixed: Sequence[Axis]) -> Nest:

@@ -220,7 +220,9 @@ def _strip(nest: Nest, groups: Sequence[Group], safe: Sequence[Axis]) -> Axis | 
     best = min(reversed(safe), key=lambda a: scores[a])
     inner = [g.axes[-1] for g in groups if g.axes]
     if not inner:
-        return best
+        # Stores that may meet go through memory one by one: better where it is contiguous.
+        serial = [_score(nest, a) for a in nest.outer if a.var in nest.unsafe]
+        return best if scores[best] <= min(serial, default=scores[best]) else None
     rows = min(_score(nest, a) * (FAR if a.role == "scan" else 1) for a in inner)
     return best if scores[best] * 1.2 < rows else None
 

@@ -25,9 +25,10 @@ class Unlowered(TypeError):
 
 
 class Scatter(NamedTuple):
-    """What `L.scatter` describes: base, then `at(k) (mode)= value(k)` for k over `extents`."""
+    """What `L.scatter` describes: base (or one element everywhere), then `at(k) (mode)= value(k)`
+    for k over `extents`."""
 
-    base: Value
+    base: Value | Expr
     extents: tuple[Any, ...]
     at: Callable[[tuple[Any, ...]], Sequence[Any]]
     value: Callable[[tuple[Any, ...]], Expr]
@@ -139,7 +140,7 @@ class Elements:
             return tuple(fold(monoid, axes, args, part) for part in range(MONOIDS[monoid].parts))
         return fold(monoid, axes, (args,))
 
-    def scatter(self, base: Value, extents: Sequence[Any], at: Callable[..., Any],
+    def scatter(self, base: Value | Expr, extents: Sequence[Any], at: Callable[..., Any],
                 value: Callable[..., Any], mode: str = "set") -> Scatter:
         return Scatter(base, tuple(extents), at, value, mode)
 
