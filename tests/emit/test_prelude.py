@@ -2,11 +2,15 @@
 
 import ctypes
 import math
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
+from lehr.base import options
 from lehr.compiler.emit import header
+from lehr.compiler.run import toolchain
 from tests.emit.harness import build_c
 
 UNARY = ("exp exp2 expm1 log log2 log10 log1p sqrt tanh erf sin cos tan asin acos atan sinh cosh "
@@ -119,6 +123,34 @@ def test_binary(single, name):
         kinds &= want != 0  # of two zeros either will do
     assert not kinds.any(), (a[kinds][:5], b[kinds][:5], have[kinds][:5])
     assert error.max() <= (0 if name in EXACT else ULP[name])
+
+
+POWERS = ["1.7f", "-0.5f", "3.0f", "0.0f", "2.5f", "-3.0f"]
+
+
+def raised(y):
+    return loop(f"k_{POWERS.index(y)}", "TO", 1).replace("TO(a0[i])", f"lehr_pow_f32(a0[i], {y})")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_constant_power(single):
+    """A power known to the compiler has the bits of any other, and vectors."""
+    made = build_c("".join(map(raised, POWERS)), "powers")
+    x = points()
+    for n, y in enumerate(POWERS):
+        want = call(single, "k_pow", np.float32, x, np.full_like(x, float(y[:-1])))
+        np.testing.assert_array_equal(call(made, f"k_{n}", np.float32, x), want)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc says what it did")
+@pytest.mark.parametrize("y", POWERS)
+def test_constant_power_has_vectors(y, tmp_path):
+    source = "\n".join(("#include <stdint.h>", header.prelude([raised(y)]), raised(y)))
+    (tmp_path / "power.c").write_text(source)
+    words, _ = toolchain.flags("gcc", options.default())
+    said = subprocess.run(["gcc", *words, "-w", "-fopt-info-vec", "-c", "power.c"], cwd=tmp_path,
+                          capture_output=True, text=True, check=True).stderr
+    assert "loop vectorized" in said
 
 
 # Integers

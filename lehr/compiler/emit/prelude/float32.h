@@ -19,7 +19,7 @@ LEHR_FN double lehr_wide_exp(double x) {
   return p * lehr_float_f64((lehr_bits_f64(shifted) + 1023) << 52);
 }
 
-/* log of a positive double. */
+/* log of a positive double. The infinity at 0 is no constant that a branch could be made for. */
 LEHR_FN double lehr_wide_log(double x) {
   uint64_t b = lehr_bits_f64(x) - 0x3fe6a09e667f3bcdu;
   double e = (double)((int32_t)(b >> 32) >> 20);
@@ -31,7 +31,8 @@ LEHR_FN double lehr_wide_log(double x) {
   p = LEHR_FMAD(p, t, 0.40000000052240098);
   p = LEHR_FMAD(p, t, 0.6666666666658726);
   double y = LEHR_FMAD(e, 0.69314718055994530942, LEHR_FMAD(p * t, s, s + s));
-  y = x == 0 ? -__builtin_inf() : y;
+  uint64_t none = -(uint64_t)(x == 0);
+  y = lehr_float_f64((lehr_bits_f64(y) & ~none) | (none & 0xfff0000000000000u));
   return x < __builtin_inf() ? y : x;
 }
 
@@ -187,15 +188,19 @@ LEHR_FN float lehr_erf_f32(float x) {
   return __builtin_copysignf(y, x);
 }
 
-/* exp(y * log |x|), negative where x is and y is odd. */
+/* exp(y * log |x|), negative where x is and y is odd. What makes a result special goes into the
+   exponent, by conditions that mostly end with a constant y: chosen at the end, it would be a branch
+   around everything, and the loop no vectors. */
 LEHR_FN float lehr_pow_f32(float x, float y) {
   float a = __builtin_fabsf(x), half = y * 0.5f;
-  int whole = y == __builtin_rintf(y), odd = whole & (half != __builtin_rintf(half));
-  float r = (float)lehr_wide_exp((double)y * lehr_wide_log(a));
-  r = odd ? __builtin_copysignf(r, x) : r;
-  r = (x < 0) & (a < __builtin_inff()) & !whole & (y == y) ? __builtin_nanf("") : r;
-  r = (a == 1.0f) & (__builtin_fabsf(y) == __builtin_inff()) ? 1.0f : r;
-  return (x == 1.0f) | (y == 0.0f) ? 1.0f : r;
+  int whole = y == __builtin_truncf(y), odd = whole & (half != __builtin_truncf(half));
+  int one = (y == 0.0f) | ((a == 1.0f) & (__builtin_fabsf(y) == __builtin_inff()))
+          | ((x == 1.0f) & (y != y));
+  int none = (x < 0) & (a < __builtin_inff()) & !whole & (y == y);
+  double e = one ? 0.0 : (double)y * lehr_wide_log(a);
+  e = lehr_float_f64(lehr_bits_f64(e) | (-(uint64_t)none & 0x7ff8000000000000u)); /* NaN */
+  float r = (float)lehr_wide_exp(e);
+  return odd ? __builtin_copysignf(r, x) : r;
 }
 
 /* 2**e / (2*pi) modulo 1 for e = -24 .. 104, as a fraction of 2**96: 64 bits and 32 more. */
