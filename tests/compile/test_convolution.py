@@ -87,6 +87,49 @@ def test_transposed(case):
     close(dw, conv.gradient(2 * want, wide[0], kernel, s, p, d, groups))
 
 
+# (images, channels, outputs, groups, size) of kernels of one pixel
+PIXELS = [
+    (3, 16, 24, 1, (9, 8)), (1, 40, 8, 1, (9, 8)), (4, 8, 12, 4, (5, 6)), (2, 1, 5, 1, (9, 8)),
+    (2, 6, 1, 1, (9, 8)), (2, 64, 96, 2, (40,)), (2, 7, 9, 1, (3, 4, 5)),
+]
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["plain", "last"])
+@pytest.mark.parametrize("transposed", [False, True], ids=["", "transposed"])
+@pytest.mark.parametrize("case", PIXELS, ids=str)
+def test_kernels_of_one_pixel_are_products(case, transposed, last, monkeypatch):
+    from lehr.compiler.emit import c
+
+    codes, emit = [], c.emit
+    monkeypatch.setattr(c, "emit", lambda *a, **k: codes.append(emit(*a, **k)) or codes[-1])
+    n, channels, o, groups, size = case
+    if last and len(size) != 2:
+        pytest.skip("no such layout")
+    x, b = array(n, channels, *size), array(o)
+    shape = (channels, o // groups) if transposed else (o, channels // groups)
+    w = array(*shape, *(1,) * len(size))
+    f = getattr(F, f"conv{'_transpose' * transposed}{len(size)}d")
+
+    def layer(x, w, b):
+        x = x.contiguous(memory_format=lehr.channels_last) if last else x
+        return f(x, w, b, groups=groups) * 2
+
+    y, dx, dw, db = gradients(layer, x, w, b)
+    alone = groups > 1 and last  # what follows it is not in the order of the product's rows
+    assert alone or not any("convolution" in code.record["templates"] for code in codes)
+    one, none = (1,) * len(size), (0,) * len(size)
+    wide = x.astype(np.float64), w.astype(np.float64)
+    forward, back = (conv.scatter, conv.correlate) if transposed else (conv.correlate, conv.scatter)
+    geometry = one, none, one, groups
+    want = 2 * (forward(*wide, size, *geometry) + b[:, *(None,) * len(size)])
+    close(y, want, 3e-6)
+    g = 4 * want
+    close(dx, back(g, wide[1], size, *geometry), 3e-6)
+    pair = (g, wide[0]) if transposed else (wide[0], g)
+    close(dw, conv.gradient(*pair, one, *geometry), 3e-6)
+    close(db, g.sum((0, *range(2, g.ndim))), 3e-6)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_is_rounded_once(dtype):
     kind = getattr(lehr, dtype)

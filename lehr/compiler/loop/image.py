@@ -4,7 +4,7 @@ to the next.
 Convolutions read and write images [n, c, *size] whose channels lie together, and per-channel
 statistics of such memory are sums of whole vectors. So the images that they make, those that they
 read, and what is computed from them element by element are laid out so; what a caller passes or
-gets has the caller's layout.
+gets has the caller's layout. Convolutions whose kernel is one pixel take images as they lie.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lehr.base import dtype as dt
 from lehr.compiler.graph.ir import Graph, Node, TensorType, Value
 from lehr.compiler.loop import realise
 from lehr.ops.layout import ordered
@@ -32,13 +33,31 @@ def together(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
     return one or (isinstance(strides[1], int) and strides[1] == 1)
 
 
+def pointwise(op: str, args: Sequence[Any], kernel: Sequence[Any]) -> bool:
+    """Whether a convolution of these arguments is a matrix product: every pixel of its result comes
+    of the same one of its image. `kernel`: its size."""
+    extra = args[7] if op == "convolution" else ()
+    return (all(isinstance(n, int) and n == 1 for n in (*kernel, *args[3]))
+            and all(isinstance(n, int) and n == 0 for n in (*args[4], *extra)))
+
+
+def _wants(node: Node) -> bool:
+    """Whether a convolution's images should have their channels together."""
+    kernel: Any = node.results[0] if node.op.name == "conv_weight" else node.args[1]
+    types = [v.type for v in (kernel, *(node.args[i] for i in IMAGES[node.op.name]))]
+    return not (all(isinstance(t, TensorType) and t.dtype is dt.float32 for t in types)
+                and pointwise(node.op.name, node.args, kernel.type.shape[2:]))
+
+
 def layouts(graph: Graph) -> dict[Value, tuple[Any, ...]]:
     """The strides of values that should be channels-last."""
-    found = {node.args[i] for node in graph.nodes for i in IMAGES.get(node.op.name, ())}
+    found = {node.args[i] for node in graph.nodes if node.op.name in IMAGES and _wants(node)
+             for i in IMAGES[node.op.name]}
     if not found:
         return {}
     for node in graph.nodes:
-        if node.op.name == "convolution" or _follows(node, found):
+        images = node.op.name == "convolution" and (_wants(node) or node.args[0] in found)
+        if images or _follows(node, found):
             found.update(node.results)
     return {v: channels_last(v.type.shape) for v in found
             if isinstance(v.type, TensorType) and len(v.type.shape) > 2}
