@@ -9,5 +9,6 @@ from lehr.tensor import index as index
 from lehr.tensor import layer as layer
 from lehr.tensor import memory as memory
 from lehr.tensor import native as native
+from lehr.tensor import pointwise as pointwise
 from lehr.tensor import product as product
 from lehr.tensor import setting as setting

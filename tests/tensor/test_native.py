@@ -5,7 +5,7 @@ import pytest
 
 import lehr
 from lehr.ops import conv
-from lehr.tensor import native
+from lehr.tensor import native, pointwise
 
 F = lehr.nn.functional
 RNG = np.random.default_rng(7)
@@ -78,6 +78,34 @@ def test_groups_of_few_channels(groups, per, worth):
     close(y.detach().numpy(), conv.correlate(x_, w_, (9, 8), *geometry))
     close(dx.numpy(), conv.scatter(g_, w_, (9, 8), *geometry))
     close(dw.numpy(), conv.gradient(x_, g_, (3, 3), *geometry))
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+def test_kernels_of_one_pixel_are_products(groups, transposed, last, monkeypatch):
+    products, run = [], pointwise.multiply
+    monkeypatch.setattr(pointwise, "multiply", lambda *a: products.append(run(*a)) or products[-1])
+    x = lehr.from_numpy(array(3, 256, 20, 20))
+    x = x.contiguous(memory_format=lehr.channels_last) if last else x
+    w = array(*((256, 128 // groups) if transposed else (128, 256 // groups)), 1, 1)
+    w, b = lehr.from_numpy(w), lehr.from_numpy(array(128))
+    leaves = [t.requires_grad_() for t in (x, w, b)]
+    y = (F.conv_transpose2d if transposed else F.conv2d)(*leaves, groups=groups)
+    g = lehr.from_numpy(array(*y.shape))
+    g = g.contiguous(memory_format=lehr.channels_last) if last else g
+    dx, dw, db = lehr.autograd.grad(y, leaves, g)
+    done = [made is not NotImplemented for made in products]
+    assert done == ([True] if last and groups > 1 else [True] * 3)
+    assert y.is_contiguous(memory_format=lehr.channels_last) is last
+    geometry = (1, 1), (0, 0), (1, 1), groups
+    x_, w_, g_ = (t.detach().numpy().astype(np.float64) for t in (x, w, g))
+    forward, back = (conv.scatter, conv.correlate) if transposed else (conv.correlate, conv.scatter)
+    close(y.detach().numpy() - b.detach().numpy()[:, None, None],
+          forward(x_, w_, (20, 20), *geometry))
+    close(dx.numpy(), back(g_, w_, (20, 20), *geometry))
+    close(dw.numpy(), conv.gradient(*((g_, x_) if transposed else (x_, g_)), (1, 1), *geometry))
+    close(db.numpy(), g_.sum((0, 2, 3)))
 
 
 def test_other_dtypes_stay_with_numpy(worth):
