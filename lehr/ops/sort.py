@@ -27,11 +27,45 @@ def keys(np: Any, x: Any) -> Any:
 
 def order_of(np: Any, x: Any, dim: int, descending: bool) -> Any:
     """The stable order of the elements along a dimension."""
+    if placed(x.dtype, x.shape[dim]):
+        key = np.sort(places(np, np.moveaxis(x, dim, -1), descending), -1)
+        return np.ascontiguousarray(np.moveaxis(key & PLACE, -1, dim))
     key = keys(np, x)
     if not descending:
         return np.argsort(key, dim, kind="stable")
     back = np.flip(np.argsort(np.flip(key, dim), dim, kind="stable"), dim)
     return x.shape[dim] - 1 - back
+
+
+def ranks(np: Any, x: Any) -> Any:
+    """Integers in the order of the values; NaN above infinity, both zeros equal."""
+    key = keys(np, x)
+    if key.dtype.kind != "f":
+        return key
+    bits = (key + 0).view(np.int32 if key.dtype == np.float32 else np.int64)
+    top = np.iinfo(bits.dtype).max
+    bits ^= (bits >> (8 * bits.itemsize - 1)) & top
+    lost = np.isnan(key)
+    return np.where(lost, top, bits) if lost.any() else bits
+
+
+# The bits of a place in a key that has an element's rank above them.
+PLACE = (1 << 32) - 1
+
+
+def placed(dtype: Any, size: int) -> bool:
+    """Whether rank and place of an element of a row fit one key."""
+    return dt.of_numpy(dtype).wide.itemsize <= 4 and size <= PLACE
+
+
+def places(np: Any, x: Any, descending: bool) -> Any:
+    """Rank and place of each element of the last dimension, as one int64: no two are equal, and
+    numpy sorts them with vectors, ten times as fast as it finds a stable order."""
+    key = ranks(np, x)
+    wide = (~key if descending else key).astype(np.int64, "C")
+    wide <<= 32
+    wide |= np.arange(x.shape[-1])
+    return wide
 
 
 def _sorted_rule(x: Any, dim: int, *rest: Any) -> tuple[Spec, Spec]:
@@ -109,14 +143,17 @@ class msort:
         yield s(s.any(4, 3))
 
 
-def ranks(np: Any, x: Any) -> Any:
-    """Integers in the order of the values; NaN above infinity, both zeros equal."""
-    key = keys(np, x)
-    if key.dtype.kind != "f":
-        return key
-    bits = (key + 0).view(np.int32 if key.dtype == np.float32 else np.int64)
-    top = np.iinfo(bits.dtype).max
-    return np.where(np.isnan(key), top, bits ^ ((bits >> (8 * bits.itemsize - 1)) & top))
+def _few(np: Any, rows: Any, k: int, largest: bool) -> Any:
+    """The places of the k best of each row, ascending; None where the last of them has equals, or
+    is NaN."""
+    key = np.ascontiguousarray(keys(np, rows))
+    n = key.shape[-1]
+    last = n - k if largest else k - 1
+    limit = np.partition(key, last)[..., last:last + 1]
+    found = np.flatnonzero(key >= limit if largest else key <= limit)
+    if found.size != key.size // n * k or (limit != limit).any():
+        return None
+    return (found % n).reshape(*key.shape[:-1], k)
 
 
 @op("topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True)"
@@ -139,9 +176,20 @@ class topk:
         if not x.ndim:
             return x.copy(), np.zeros((), np.int64)
         rows = np.moveaxis(x, dim, -1)
+        n = x.shape[dim]
+        few = _few(np, rows, k, largest) if 0 < 4 * k <= n and x.size else None
+        if few is not None:
+            order = order_of(np, np.take_along_axis(rows, few, -1), -1, largest)
+            where = np.take_along_axis(few, order, -1)
+            values = np.take_along_axis(rows, where, -1)
+            return np.moveaxis(values, -1, dim), np.moveaxis(where, -1, dim)
+        if 0 < k < n and placed(x.dtype, n):
+            key = np.sort(np.partition(places(np, rows, largest), k - 1)[..., :k], -1)
+            where = key & PLACE
+            values = np.take_along_axis(rows, where, -1)
+            return np.moveaxis(values, -1, dim), np.moveaxis(where, -1, dim)
         key = np.ascontiguousarray(ranks(np, rows))
         key = ~key if largest else key  # smallest first from here on
-        n = x.shape[dim]
         if 0 < k < n and x.size:
             limit = np.partition(key, k - 1)[..., k - 1:k]
             below, at = key < limit, key == limit
