@@ -11,7 +11,6 @@ import lehr as torch
 import lehr.nn.functional as F
 from lehr.base import sym
 from lehr.compiler.emit import c, order
-from lehr.compiler.emit.nest import inner_axes
 from lehr.compiler.loop.ir import Expr
 
 IMAGE, ROWS, HEADS = (16, 64, 24, 24), (256, 768), (2, 8, 128, 64)
@@ -65,15 +64,17 @@ PROGRAMS = {
 
 def again(nest, made):
     """How often the reductions of a kernel are made, at most, of what would do."""
-    units = {a.var: a.extent for a in (*made.units, *made.serial)}
-    extents = units | {a.var: a.extent for a in (*nest.outer, *inner_axes(nest).values())}
+    units = [*made.units, *made.serial]
     worst = 1
-    for e in nest.everything():
-        if isinstance(e, Expr) and e.kind == "Reduce" and not any(
-                x.kind == "Load" and nest.state(x.fields[0])[0].role == "local"
-                for x in nest.walk([e]) if isinstance(x, Expr)):    # those are of one unit
-            loops = [v for v in units if v not in nest.deps(e)]
-            worst = max(worst, sym.prod([extents[v] for v in loops]))
+    for root in nest.roots:
+        for e in nest.walk(root.values):
+            if isinstance(e, Expr) and e.kind == "Reduce" and not any(
+                    x.kind == "Load" and nest.state(x.fields[0])[0].role == "local"
+                    for x in nest.walk([e]) if isinstance(x, Expr)):    # those are of one unit
+                deps = nest.deps(e)
+                last = max((n for n, a in enumerate(root.axes, 1) if a.var in deps), default=0)
+                loops = [a.extent for a in (*units, *root.axes[:last]) if a.var not in deps]
+                worst = max(worst, sym.prod(loops))
     return worst
 
 
@@ -93,3 +94,17 @@ def test_reductions_are_made_once(name, monkeypatch):
     result.backward(torch.randn_like(result))
     assert seen and all(a.grad is not None for a in args)
     assert {kernel: times for kernel, times in seen if times > 1} == {}
+
+
+@pytest.mark.parametrize("shape", [(16, 64, 24, 24), (4, 300, 50)])
+def test_columns_are_one_kernel(shape):
+    """A softmax over channels reads the image once, in blocks of columns; longer columns, which a
+    cache would not keep, are kernels of their own."""
+    def kernels(*shape):
+        torch.compiler.reset()
+        compiled = torch.compile(lambda x: x.softmax(1), options={"optimize": 1})
+        x, before = torch.randn(shape), torch.compiler.stats()["kernels"]
+        assert torch.allclose(compiled(x), x.softmax(1), atol=1e-6)
+        return torch.compiler.stats()["kernels"] - before
+
+    assert kernels(*shape) == 1 < kernels(2, 3000, 40)

@@ -24,6 +24,8 @@ from lehr.ops.rule import numel
 STORES, BUFFERS = 32, 40
 # Elements of a row that one outer point may loop over, and of a whole tensor that may be one point.
 ROW, SMALL = 1 << 18, 1 << 12
+# Elements of a column that is read several times by blocks of columns.
+COLUMN = 1 << 9
 # Outer points that a kernel of more than a few elements must keep: they are what runs in parallel.
 POINTS = 16
 
@@ -200,12 +202,16 @@ def _turned(a: Nest, b: Nest) -> Nest | None:
     free and another: so a channel's statistics meet the elements of the channel."""
     if b.inner or not a.writes & b.reads:
         return None
-    picked = [v for e in b.entries for x, idx in e.loads if x in a.writes
+    points = {e.store.buffer for e in a.entries if not e.store.axes}
+    picked = [v for e in b.entries for x, idx in e.loads if x in points
               for i in idx for v in sym.free(i)]
     first = [x for x in b.outer if x.var in picked]
-    if b.outer and b.outer[-1] in first:  # rows would be strided columns
-        return None
-    order = (*first, *(x for x in b.outer if x not in first))
+    rest = [x for x in b.outer if x not in first]
+    if b.outer and b.outer[-1] in first:    # columns: as many as are a block have to be near
+        length = numel(x.extent for x in rest)
+        if not isinstance(length, int) or length > COLUMN:
+            return None
+    order = (*first, *rest)
     return None if order == b.outer else b._replace(outer=order)
 
 
@@ -214,8 +220,8 @@ def _rows(a: Nest, b: Nest) -> Fit | str:
     tried = 0
     for i, j in prefixes(a, b):
         found = fit(a, b, i, j)
-        why = _costly(a, b, i, j) or ("axes do not nest" if found is None
-                                      else _crossing(a, b, found))
+        why = _costly(a, b, i, j) or _strided(a, i) or _strided(b, j) or (
+            "axes do not nest" if found is None else _crossing(a, b, found))
         if not why:
             assert found is not None
             return found
@@ -240,6 +246,18 @@ def _costly(a: Nest, b: Nest, i: int, j: int) -> str:
         if points < POINTS and points * longest > SMALL:
             return "too few rows"
     return ""
+
+
+def _strided(n: Nest, cut: int) -> str:
+    """Why reductions should not be loops of one outer point: they go down columns, for which an
+    outer axis has to be what vectors run along."""
+    tail = {x.var for x in n.outer[cut:]}
+    if not tail:
+        return ""
+    folds = (r for r in walk([e.store.value for e in n.entries]) if r.kind == "Reduce")
+    last = (x.fields[1][-1] for r in folds for x in walk((r,)) if x.kind == "Load" and x.fields[1])
+    columns = any(not tail.isdisjoint(sym.free(i)) for i in last)
+    return "columns would be rows" if columns else ""
 
 
 def _extent(s: Store) -> int:
