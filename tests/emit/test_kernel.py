@@ -479,6 +479,18 @@ def test_sizes_of_one_kernel():
     assert "args = {p, share, numbers, " in made.text      # the numbers of tasks, too
 
 
+def test_places_of_one_kernel():
+    """Steps of a sequence differ by where they read and write alone."""
+    program = text("x: param f32[1000]", ["y: output f32[900]"], """
+  kernel one(i0: 300) {
+    y[i0 + 100] = exp.f32(x[i0 + 200])
+  }
+  kernel two(i0: 300) {
+    y[i0 + 500] = exp.f32(x[i0 + 600])
+  }""", "y")
+    assert Compiled(program).text.count("_any(p, from, to, &numbers)") == 2
+
+
 def test_sizes_that_stay_constants():
     """What a C compiler makes use of is no variable: short loops, lengths of arrays, divisors."""
     program, args = sizes([(70, 3), (70, 5)], "i0: R; k0: C", "y[i0] = sum.f32[k0](x[i0,k0])")

@@ -75,7 +75,7 @@ def _free(text: str, m: re.Match[str]) -> bool:
     """Whether a whole number may be a variable."""
     before, after = text[max(0, m.start() - 2):m.start()], text[m.end():m.end() + 1]
     return (int(m[0].removesuffix("LL")) >= SHORT and before not in ("/ ", "% ")
-            and not before.endswith("[") and after != "]")
+            and not (before.endswith("[") and after == "]"))
 
 
 def _type(number: str) -> str:
