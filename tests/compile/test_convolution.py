@@ -30,6 +30,7 @@ PLAIN = [
     (2, 20, 20, 10, (7, 9), (3, 3), (2, 2), (1, 1), (1, 1)),
     (2, 24, 24, 6, (33,), (4,), (1,), (3,), (1,)),
     (2, 24, 24, 3, (5, 4, 6), (2, 3, 3), (1, 2, 1), (1, 1, 0), (1, 1, 2)),
+    (2, 48, 48, 3, (7, 20), (3, 2), (1, 2), (1, 1), (1, 1)),
     (2, 12, 12, 4, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1)),  # of three channels
     (2, 6, 18, 6, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1)),  # more come out
     (1, 32, 32, 32, (3, 3), (3, 3), (1, 1), (3, 3), (1, 1)),
@@ -190,7 +191,7 @@ def test_a_small_network_learns_as_in_eager_mode():
     np.testing.assert_allclose(losses[1], losses[0], 1e-4)
 
 
-@pytest.mark.parametrize("c, o, groups", [(40, 100, 1), (72, 72, 72), (64, 64, 16)])
+@pytest.mark.parametrize("c, o, groups", [(40, 100, 1), (72, 72, 72), (64, 64, 16), (64, 64, 4)])
 def test_any_number_of_threads_gives_the_same_bits(c, o, groups):
     x = lehr.from_numpy(array(4, c, 32, 33))
     w, g = lehr.from_numpy(array(o, c // groups, 3, 3)), lehr.from_numpy(array(4, o, 32, 33))

@@ -1,9 +1,9 @@
 """Convolutions: which template call does one, what has to be copied first, what follows.
 
 The templates take images whose channels lie together, kernels of any layout: of bfloat16 numbers
-(`convolution_half`), else of float32. Groups of one to eight channels would waste most of a matrix
-product: `depthwise` does them. Images of another layout or dtype are first copied into scratch
-memory, as are kernels; results of another layout or dtype come from a channels-last one.
+(`convolution_half`), else of float32. Groups of one to sixteen channels would waste most of a
+matrix product: `depthwise` does them. Images of another layout or dtype are first copied into
+scratch memory, as are kernels; results of another layout or dtype come from a channels-last one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lehr.compiler.loop.ir import Buffer, Extern, Operand, Store, axis
 from lehr.compiler.loop.text import row_major
 
 MOST = 3  # spatial dimensions
-NARROW = (1, 2, 4, 8)  # channels of groups for `depthwise`, of which as many come out
+NARROW = (1, 2, 4, 8, 16)  # channels of groups for `depthwise`, of which as many come out
 FEW = 16  # channels of a group that make tiles worth their while
 KINDS = {"": ("convolution", ""), "half": ("convolution_half", "_half"),
          "narrow": ("depthwise", "_narrow")}  # template, how its functions end

@@ -1,8 +1,9 @@
-/* Convolution in groups of as many channels as come out of it, 1 to 8 of them, of channels-last
+/* Convolution in groups of as many channels as come out of it, 1 to 16 of them, of channels-last
    images: forward, adjoint, and the gradient of the kernel.
 
    A vector is LANES neighbouring channels, of whole groups. Each lane meets the channels of its
-   group one after the other: where there are several, the vector's lanes are shuffled. Results
+   group one after the other: where there are several, the vector's lanes are shuffled, or, where a
+   vector is of one group, are copies of one channel. Results
    along a row that meet the same taps are summed in registers, STRIP of them at a time. Channels
    that are left over make a vector with some of those before, or one whose other lanes count
    nothing where there are too few channels for one. */
@@ -12,7 +13,6 @@
 #define LANES 8
 #endif
 #define STRIP 8 /* results along a row */
-#define SUMS 6  /* taps whose gradients are summed at a time */
 #define PARTS 16
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -48,6 +48,11 @@ static inline int64_t block_at(const plan *f, int64_t b) {
   return last < 0 ? 0 : least(b * LANES, last);
 }
 
+/* Where the channels that a block meets begin. */
+static inline int64_t met_at(const plan *f, int64_t at) {
+  return f->q->in < LANES ? at : at / f->q->in * f->q->in;
+}
+
 /* A vector of channels; a[limit] and on must not be read. */
 static inline vec taken(const float *a, int64_t channels, const float *limit) {
   if (a + LANES <= limit) return *(const vec *)a;
@@ -73,11 +78,25 @@ static const float *end_of(const float *x, const int64_t *step, const int64_t *s
     UNROLL for (int r = 0; r < R; r++) at[r] = least(r, n - 1) * x_step, sum[r] = (vec){0};  \
     for (int64_t i = 0; i < count; i++) {                                                    \
       const float *a = x + hits[i].x, *b = w + hits[i].tap * in * LANES;                     \
-      vec e[R];                                                                              \
-      if (a + at[R - 1] + LANES <= limit)                                                    \
+      vec e[R], slow[R];                                                                     \
+      if (in >= LANES) {                                                                     \
+        vec other[3] = {0}; /* a result alone would wait for each sum */                     \
+        for (int64_t j = 0; j < in; j += 4)                                                  \
+          UNROLL for (int k = 0; k < 4; k++, b += LANES) {                                   \
+            if (R == 1 && k)                                                                 \
+              other[k - 1] += a[j + k] * *(const vec *)b;                                    \
+            else                                                                             \
+              UNROLL for (int r = 0; r < R; r++) sum[r] += a[at[r] + j + k] * *(const vec *)b;\
+          }                                                                                  \
+        if (R == 1) sum[0] += other[0] + other[1] + other[2];                                \
+        continue;                                                                            \
+      }                                                                                      \
+      if (a + at[R - 1] + LANES <= limit) {                                                  \
         UNROLL for (int r = 0; r < R; r++) e[r] = *(const vec *)(a + at[r]);                 \
-      else                                                                                   \
-        for (int r = 0; r < R; r++) e[r] = taken(a + at[r], f->channels, limit);             \
+      } else {                                                                               \
+        for (int r = 0; r < R; r++) slow[r] = taken(a + at[r], f->channels, limit);          \
+        UNROLL for (int r = 0; r < R; r++) e[r] = slow[r];                                   \
+      }                                                                                      \
       if (in == 1)                                                                           \
         UNROLL for (int r = 0; r < R; r++) sum[r] += e[r] * *(const vec *)b;                 \
       else                                                                                   \
@@ -86,11 +105,13 @@ static const float *end_of(const float *x, const int64_t *step, const int64_t *s
           UNROLL for (int r = 0; r < R; r++) sum[r] += shuffled(e[r], by) * *(const vec *)b; \
         }                                                                                    \
     }                                                                                        \
-    if (f->channels >= LANES)                                                                \
+    if (f->channels >= LANES) {                                                              \
       UNROLL for (int r = 0; r < R; r++) *(vec *)(y + least(r, n - 1) * y_step) = sum[r];    \
-    else                                                                                     \
-      for (int64_t r = 0; r < n; r++)                                                        \
-        memcpy(y + r * y_step, &sum[r], 4 * (size_t)f->channels);                            \
+    } else {                                                                                 \
+      vec made[R]; /* an index that varies would keep the sums in memory */                  \
+      UNROLL for (int r = 0; r < R; r++) made[r] = sum[r];                                   \
+      for (int64_t r = 0; r < n; r++) memcpy(y + r * y_step, &made[r], 4 * (size_t)f->channels);\
+    }                                                                                        \
   }
 ROW(1)
 ROW(4)
@@ -145,7 +166,7 @@ static void sum(const plan *f, int64_t piece, const hit *hits, int64_t count, co
     for (int64_t b = FROM(piece); b < FROM(piece + 1); b++) {
       int64_t at = block_at(f, b);
       (n == 1 ? row_1 : n <= 4 ? row_4 : row_8)(
-          f, hits, count, x + i * x_step + at, x_step, w + b * f->span,
+          f, hits, count, x + i * x_step + met_at(f, at), x_step, w + b * f->span,
           y + c->first * q->y_step[3] + i * y_step + at, y_step, n, limit);
     }
   }
@@ -157,32 +178,55 @@ static void correlate(void *ctx, int64_t chunk, int64_t worker) {
   rows_of(f, chunk, sum, f->w);
 }
 
-#define TAPS(T)                                                                              \
-  static __attribute__((noinline)) void taps_##T(                                            \
-      const hit *hits, const float *x, int64_t x_step, const float *g, int64_t g_step,       \
-      int64_t n, int64_t channels, const float *x_limit, const float *g_limit,               \
-      int64_t in, const lane *by, float *w) {                                                \
+/* Adds e * x over n results in a row to the gradients of T taps; `LOAD`s vectors. */
+#define TAPS(name, T, LOAD)                                                                  \
+  static __attribute__((noinline)) void name##_##T(                                          \
+      const plan *f, const hit *hits, const float *x, int64_t x_step, const float *x_limit,  \
+      const float *g, int64_t g_step, const float *g_limit, int64_t n, float *w) {           \
+    int64_t in = f->q->in;                                                                   \
+    (void)x_limit, (void)g_limit;                                                            \
     for (int64_t j = 0; j < in; j++) {                                                       \
       vec sums[T];                                                                           \
-      lane turn = by[j];                                                                     \
+      const float *at[T];                                                                    \
+      lane by = f->by[j];                                                                    \
+      UNROLL for (int t = 0; t < T; t++) at[t] = x + hits[t].x;                              \
       UNROLL for (int t = 0; t < T; t++) sums[t] =                                           \
           *(const vec *)(w + (hits[t].tap * in + j) * LANES);                                \
-      for (int64_t i = 0; i < n; i++) {                                                      \
-        vec e = taken(g + i * g_step, channels, g_limit);                                    \
-        const float *a = x + i * x_step;                                                     \
-        if (in == 1)                                                                         \
+      if (in == 1)                                                                           \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+          vec e = LOAD(g + i * g_step, g_limit);                                             \
+          UNROLL for (int t = 0; t < T; t++) sums[t] += e * LOAD(at[t] + i * x_step, x_limit);\
+        }                                                                                    \
+      else                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                    \
+          vec e = LOAD(g + i * g_step, g_limit);                                             \
           UNROLL for (int t = 0; t < T; t++) sums[t] +=                                      \
-              e * taken(a + hits[t].x, channels, x_limit);                                   \
-        else                                                                                 \
-          UNROLL for (int t = 0; t < T; t++) sums[t] +=                                      \
-              e * shuffled(taken(a + hits[t].x, channels, x_limit), turn);                   \
-      }                                                                                      \
+              e * shuffled(LOAD(at[t] + i * x_step, x_limit), by);                           \
+        }                                                                                    \
       UNROLL for (int t = 0; t < T; t++) *(vec *)(w + (hits[t].tap * in + j) * LANES) =      \
           sums[t];                                                                           \
     }                                                                                        \
   }
-TAPS(1)
-TAPS(6)
+#define WHOLE(a, limit) (*(const vec *)(a))
+#define PART(a, limit) taken(a, f->channels, limit)
+TAPS(whole, 1, WHOLE)
+TAPS(whole, 3, WHOLE)
+TAPS(whole, 6, WHOLE)
+TAPS(part, 1, PART)
+
+/* The same of a tap, where a vector is of one group. */
+static __attribute__((noinline)) void group_of(const float *x, int64_t x_step, const float *g,
+                                               int64_t g_step, int64_t n, int64_t in, float *w) {
+  for (int64_t j = 0; j < in; j += 8, w += 8 * LANES) {
+    vec sums[8];
+    UNROLL for (int k = 0; k < 8; k++) sums[k] = *(const vec *)(w + k * LANES);
+    for (int64_t i = 0; i < n; i++) {
+      vec e = *(const vec *)(g + i * g_step);
+      UNROLL for (int k = 0; k < 8; k++) sums[k] += e * x[i * x_step + j + k];
+    }
+    UNROLL for (int k = 0; k < 8; k++) *(vec *)(w + k * LANES) = sums[k];
+  }
+}
 
 static void gather(const plan *f, int64_t piece, const hit *hits, int64_t count, const span *c,
                    const float *x, float *y, float *w) {
@@ -192,12 +236,18 @@ static void gather(const plan *f, int64_t piece, const hit *hits, int64_t count,
   y += c->first * q->y_step[3];
   for (int64_t b = FROM(piece); b < FROM(piece + 1); b++) {
     int64_t at = block_at(f, b);
-    for (int64_t t = 0; t < count;) {
-      int64_t many = count - t >= SUMS ? SUMS : 1;
-      (many == SUMS ? taps_6 : taps_1)(
-          hits + t, x + at, c->step_at * q->x_step[3], y + at, c->step * q->y_step[3], c->count,
-          f->channels, x_limit, g_limit, q->in, f->by, w + b * f->span);
-      t += many;
+    int64_t x_step = c->step_at * q->x_step[3], y_step = c->step * q->y_step[3];
+    if (q->in >= LANES) {
+      for (int64_t t = 0; t < count; t++)
+        group_of(x + met_at(f, at) + hits[t].x, x_step, y + at, y_step, c->count, q->in,
+                 w + b * f->span + hits[t].tap * q->in * LANES);
+      continue;
+    }
+    for (int64_t t = 0, many; t < count; t += many) {
+      many = f->channels < LANES ? 1 : count - t >= 6 ? 6 : count - t >= 3 ? 3 : 1;
+      (f->channels < LANES ? part_1 : many == 6 ? whole_6 : many == 3 ? whole_3 : whole_1)(
+          f, hits + t, x + at, x_step, x_limit, y + at, y_step, g_limit, c->count,
+          w + b * f->span);
     }
   }
 }
@@ -217,7 +267,7 @@ static void begin(plan *f, const lehr_convolution *q) {
   f->taps = k[0] * k[1] * k[2];
   f->span = f->taps * q->in * LANES;
   f->rows = q->batch * q->many[0] * q->many[1];
-  for (int j = 0; j < q->in; j++)
+  for (int j = 0; j < q->in && q->in < LANES; j++)
     for (int l = 0; l < LANES; l++) f->by[j][l] = (int32_t)(l / q->in * q->in + j);
   span *made = malloc((size_t)(q->many[2] + 1) * sizeof(span));
   if (!made) abort();

@@ -7,7 +7,7 @@ typedef void (*lehr_task)(void *ctx, int64_t chunk, int64_t worker);
 /* A convolution of images whose channels lie together; `transposed`: its adjoint. Steps count
    elements, `in` and `out` the channels of a group. w is read, or written as a gradient. For the
    functions that end in half, x, y and a kernel that is read are bfloat16; those that end in narrow
-   take groups of 1, 2, 4 or 8 channels, of which as many come. */
+   take groups of 1, 2, 4, 8 or 16 channels, of which as many come. */
 typedef struct lehr_convolution {
   const float *x;
   float *w, *y;
