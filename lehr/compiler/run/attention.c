@@ -7,6 +7,22 @@ typedef struct {
   int64_t parts;
 } plan;
 
+/* Scores of one row from keys where they lie: few rows are not worth packing them. */
+static void straight(const float *q, int64_t size, const float *keys, int64_t step, int64_t wide,
+                     float *s) {
+  for (int64_t j = 0; j < wide; j += LANES) {
+    const float *at[LANES];
+    vec sum[LANES];
+    EACH(l, LANES) at[l] = keys + least(j + l, wide - 1) * step;
+    EACH(l, LANES) sum[l] = (vec){0};
+    for (int64_t c = 0; c < size; c += LANES) {
+      vec e = *(const vec *)(q + c);
+      EACH(l, LANES) sum[l] += e * *(const vec *)(at[l] + c);
+    }
+    *(vec *)(s + j) = settled(sum, LANES);
+  }
+}
+
 static void attend(void *ctx, int64_t chunk, int64_t worker) {
   const plan *f = ctx;
   const lehr_attention *q = f->q;
@@ -17,20 +33,31 @@ static void attend(void *ctx, int64_t chunk, int64_t worker) {
   const char *mask = mask_of(q, n);
   float *out = matrix(q, q->out, q->out_step, n), *lse = q->lse + at(q, q->lse_step, n);
   int64_t ldq = q->q_step[4], ldo = q->out_step[4];
-  float *panels = scratch(0, 4 * WIDE * q->e), *rows = scratch(1, 4 * WIDE * q->ev);
+  const int few = q->l < MOST_R;
+  float *panels = few ? NULL : scratch(0, 4 * WIDE * q->e);
+  float *packed = few ? NULL : scratch(1, 4 * WIDE * q->ev);
   float *s = scratch(2, 4 * MOST_R * WIDE);
   float *top = scratch(3, 4 * (high - low)), *sum = scratch(4, 4 * (high - low));
   (void)worker;
   for (int64_t i = 0; i < high - low; i++) top[i] = -INFINITY, sum[i] = 0;
   for (int64_t first = 0; first < q->s && (!q->causal || first < high); first += WIDE) {
     int64_t wide = least(WIDE, q->s - first);
-    columns_of(ks + first * q->k_step[4], q->k_step[4], wide, q->e, panels);
-    rows_of(vs + first * q->v_step[4], q->v_step[4], wide, q->ev, rows);
+    const float *keys = ks + first * q->k_step[4], *rows = vs + first * q->v_step[4];
+    int64_t ldv = q->v_step[4];
+    if (!few) {
+      columns_of(keys, q->k_step[4], wide, q->e, panels);
+      rows_of(rows, ldv, wide, q->ev, packed);
+      rows = packed, ldv = q->ev;
+    }
     for (int64_t a = low; a < high; a += MOST_R) {
       int64_t b = least(a + MOST_R, high);
       int64_t width = q->causal ? least(wide, b - first) : wide;
       if (width <= 0) continue;
-      scores(qs + a * ldq, ldq, panels, q->e, s, WIDE, b - a, width);
+      if (few)
+        for (int64_t i = a; i < b; i++)
+          straight(qs + i * ldq, q->e, keys, q->k_step[4], width, s + (i - a) * WIDE);
+      else
+        scores(qs + a * ldq, ldq, panels, q->e, s, WIDE, b - a, width);
       for (int64_t i = a; i < b; i++) {
         float *row = s + (i - a) * WIDE, *o = out + i * ldo;
         int64_t limit = q->causal ? least(wide, i + 1 - first) : wide;
@@ -39,7 +66,7 @@ static void attend(void *ctx, int64_t chunk, int64_t worker) {
         if (first)
           for (int64_t c = 0; c < q->ev; c++) o[c] *= factor;
       }
-      multiply(PLAIN, WIDE, s, WIDE, rows, q->ev, out + a * ldo, ldo, b - a, q->ev, width,
+      multiply(PLAIN, WIDE, s, WIDE, rows, ldv, out + a * ldo, ldo, b - a, q->ev, width,
                first > 0);
     }
   }

@@ -32,7 +32,7 @@ SOURCES = {
     "depthwise": Source(("scratch.h", "span.h", "depthwise.c")),
     "convolution_half": Source(("scratch.h", "amx.h", "half.h", "convolution_half.c")),
     "layer": Source(("layer.c",)),
-    "attention": Source(("scratch.h", "attention.h", "strip.h", "attention.c")),
+    "attention": Source(("scratch.h", "attention.h", "strip.h", "settle.h", "attention.c")),
     "attention_back": Source(("scratch.h", "attention.h", "strip.h", "attention_back.c")),
     "attention_half": Source(
         ("scratch.h", "amx.h", "half.h", "attention.h", "attention_half.c")),
@@ -43,7 +43,7 @@ SOURCES = {
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
     # bits: `LEHR_SPLIT=0` leaves all products to BLAS.
     "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1),
-    "thin": Source(("scratch.h", "thin.c")),
+    "thin": Source(("scratch.h", "settle.h", "thin.c")),
     "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
 # Sums of products may be fused here, as in any library that multiplies matrices.
