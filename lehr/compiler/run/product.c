@@ -12,12 +12,15 @@ typedef struct {
 #define AT(x) lehr_batch(q->batch, q->x##_step, i) /* where x begins in the batch */
 
 /* The way of a product of few rows, columns or terms (as `thin` of emit/product.py), by sizes and
-   layout alone: where packing is not worth it, measured beside OpenBLAS. */
+   layout alone: where packing is not worth it, measured beside OpenBLAS, which does not pack what
+   is small. */
 static int64_t way_of(const lehr_product *q) {
-  if (q->kind != LEHR_F32 || q->k == 0) return -1;
-  if (q->m <= q->n && q->m <= (q->tb ? 24 : 16)) return q->tb ? LEHR_ALONG : 0;
-  if (q->n <= (q->ta ? 12 : 16)) return LEHR_TURNED | (q->ta ? 0 : LEHR_ALONG);
-  return q->k <= 8 ? 0 : -1;
+  const double work = (double)q->m * (double)q->n * (double)q->k;
+  int64_t way = q->k <= 8 ? 0 : -1;
+  if (q->n <= (q->ta ? 12 : 16)) way = LEHR_TURNED | (q->ta ? 0 : LEHR_ALONG);
+  if (q->m <= q->n && q->m <= (q->tb ? 24 : 16)) way = q->tb ? LEHR_ALONG : 0;
+  const double least = way & LEHR_ALONG ? 1 << 16 : 1 << 19;
+  return q->kind == LEHR_F32 && way >= 0 && work > least ? way : -1;
 }
 
 static void piece(void *ctx, int64_t chunk, int64_t worker) {
