@@ -8,11 +8,9 @@
 #if defined(__AVX512F__)
 #define LANES 16
 #define MOST_V 4
-#define MOST_R 6
 #else
 #define LANES 8
 #define MOST_V 2
-#define MOST_R 5
 #endif
 #define PANEL (MOST_V * LANES)
 #define CHUNK 128 /* pixels whose gradients stay in the inner cache */
@@ -38,8 +36,7 @@ typedef struct {
         vec row[V];                                                                         \
         UNROLL for (int v = 0; v < V; v++) row[v] = *(const vec *)(b + v * LANES);          \
         UNROLL for (int r = 0; r < R; r++) {                                                \
-          vec a = (vec){0} + at[r][c];                                                      \
-          UNROLL for (int v = 0; v < V; v++) sum[r][v] += a * row[v];                       \
+          UNROLL for (int v = 0; v < V; v++) sum[r][v] += at[r][c] * row[v];                \
         }                                                                                   \
       }                                                                                     \
     }                                                                                       \
@@ -64,43 +61,94 @@ typedef struct {
       vec row[V];                                                                           \
       UNROLL for (int v = 0; v < V; v++) row[v] = *(const vec *)(b + v * LANES);            \
       UNROLL for (int r = 0; r < R; r++) {                                                  \
-        vec e = (vec){0} + a[r];                                                            \
-        UNROLL for (int v = 0; v < V; v++) sum[r][v] += e * row[v];                         \
+        UNROLL for (int v = 0; v < V; v++) sum[r][v] += a[r] * row[v];                      \
       }                                                                                     \
     }                                                                                       \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)                   \
         *(vec *)(sums + (r * V + v) * LANES) = sum[r][v];                                   \
   }
 
+/* As a tile, of more rows than there are registers for their addresses: several products of a row
+   at a time. */
+#define LONG(R, V, N)                                                                       \
+  static __attribute__((noinline)) void tile_##R##_##V(                                     \
+      const float *const *rows, const run *runs, int64_t count, const float *w,             \
+      float *const *y, int64_t columns) {                                                   \
+    vec sum[R][V];                                                                          \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) sum[r][v] =       \
+        (vec){0};                                                                           \
+    for (int64_t i = 0; i < count; i++) {                                                   \
+      const float *b = w + runs[i].w * (V * LANES);                                         \
+      int64_t c = runs[i].x, end = c + runs[i].n;                                           \
+      for (; c + N <= end; c += N, b += N * V * LANES) {                                    \
+        vec row[N][V];                                                                      \
+        UNROLL for (int n = 0; n < N; n++) UNROLL for (int v = 0; v < V; v++)               \
+            row[n][v] = *(const vec *)(b + (n * V + v) * LANES);                            \
+        UNROLL for (int r = 0; r < R; r++) {                                                \
+          const float *at = rows[r] + c;                                                    \
+          UNROLL for (int n = 0; n < N; n++) UNROLL for (int v = 0; v < V; v++)             \
+              sum[r][v] += at[n] * row[n][v];                                               \
+        }                                                                                   \
+      }                                                                                     \
+      for (; c < end; c++, b += V * LANES)                                                  \
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)               \
+            sum[r][v] += rows[r][c] * *(const vec *)(b + v * LANES);                        \
+    }                                                                                       \
+    vec made[R][V]; /* sums whose address is taken would be kept in memory */               \
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) made[r][v] =      \
+        sum[r][v];                                                                          \
+    for (int r = 0; r < R; r++) memcpy(y[r], made[r], 4 * (size_t)columns);                 \
+  }
+
 typedef void (*tile)(const float *const *, const run *, int64_t, const float *, float *const *,
                      int64_t);
 typedef void (*outer)(const float *, const int64_t *, const float *, const int32_t *, int64_t,
                       float *);
-#if MOST_R == 6
-#define EACH_R(F, V) F(1, V) F(2, V) F(3, V) F(4, V) F(5, V) F(6, V)
-#define NAMES(f, V) {f##_1_##V, f##_2_##V, f##_3_##V, f##_4_##V, f##_5_##V, f##_6_##V}
-#else
-#define EACH_R(F, V) F(1, V) F(2, V) F(3, V) F(4, V) F(5, V)
-#define NAMES(f, V) {f##_1_##V, f##_2_##V, f##_3_##V, f##_4_##V, f##_5_##V}
-#endif
-EACH_R(TILE, 1)
-EACH_R(TILE, 2)
-EACH_R(OUTER, 1)
-EACH_R(OUTER, 2)
+/* Few shapes, since each takes the C compiler some time. A tile of fewer rows than a shape has
+   repeats the last; gradients take exact shapes, one after the other. */
 #if MOST_V == 4
-EACH_R(TILE, 4)
-EACH_R(OUTER, 4)
-static const tile TILES[3][MOST_R] = {NAMES(tile, 1), NAMES(tile, 2), NAMES(tile, 4)};
-static const outer OUTERS[3][MOST_R] = {NAMES(outer, 1), NAMES(outer, 2), NAMES(outer, 4)};
+#define MOST 12
+#define SHAPES 6
+LONG(12, 1, 4)
+LONG(12, 2, 2)
+#define EACH(F, V) F(1, V) F(2, V) F(4, V)
+#define ALL(F, V) EACH(F, V) F(3, V) F(5, V) F(6, V)
+EACH(TILE, 1)
+EACH(TILE, 2)
+ALL(TILE, 4)
+EACH(OUTER, 1)
+EACH(OUTER, 2)
+OUTER(12, 1)
+OUTER(12, 2)
+ALL(OUTER, 4)
+#define NARROW(f, V) {f##_1_##V, f##_2_##V, f##_4_##V, f##_12_##V}
+#define NAMES(f, V) {f##_1_##V, f##_2_##V, f##_3_##V, f##_4_##V, f##_5_##V, f##_6_##V}
+static const int64_t HEIGHTS[3][SHAPES] = {{1, 2, 4, 12}, {1, 2, 4, 12}, {1, 2, 3, 4, 5, 6}};
+static const int LAST[3] = {3, 3, 5};
+static const tile TILES[3][SHAPES] = {NARROW(tile, 1), NARROW(tile, 2), NAMES(tile, 4)};
+static const outer OUTERS[3][SHAPES] = {NARROW(outer, 1), NARROW(outer, 2), NAMES(outer, 4)};
 #else
-static const tile TILES[2][MOST_R] = {NAMES(tile, 1), NAMES(tile, 2)};
-static const outer OUTERS[2][MOST_R] = {NAMES(outer, 1), NAMES(outer, 2)};
+#define MOST 5
+#define SHAPES 5
+#define ALL(F, V) F(1, V) F(2, V) F(3, V) F(4, V) F(5, V)
+ALL(TILE, 1)
+ALL(TILE, 2)
+ALL(OUTER, 1)
+ALL(OUTER, 2)
+#define NAMES(f, V) {f##_1_##V, f##_2_##V, f##_3_##V, f##_4_##V, f##_5_##V}
+static const int64_t HEIGHTS[2][SHAPES] = {{1, 2, 3, 4, 5}, {1, 2, 3, 4, 5}};
+static const int LAST[2] = {4, 4};
+static const tile TILES[2][SHAPES] = {NAMES(tile, 1), NAMES(tile, 2)};
+static const outer OUTERS[2][SHAPES] = {NAMES(outer, 1), NAMES(outer, 2)};
 #endif
 
 /* log2 of the vectors that a number of columns takes. */
 static int depth(int64_t columns) {
   return columns <= LANES ? 0 : columns <= 2 * LANES ? 1 : 2;
 }
+
+/* The rows of the highest tile of some depth. */
+static int64_t highest(int64_t deep) { return HEIGHTS[deep][LAST[deep]]; }
 
 /* The kernel's columns [from, from + columns) of a group as [taps][in][width], read in the order in
    which it lies in memory. */
@@ -185,7 +233,8 @@ static void correlate(void *ctx, int64_t chunk, int64_t worker) {
   for (int64_t i = 0; i < f->count[0] * f->count[1] * f->count[2] && low < to; i++) {
     const span *a[3] = {f->spans[0] + i / f->count[2] / f->count[1],
                         f->spans[1] + i / f->count[2] % f->count[1], f->spans[2] + i % f->count[2]};
-    int64_t all = pixels(q, a), tiles = (all + MOST_R - 1) / MOST_R, high = low + tiles;
+    int64_t all = pixels(q, a), most = highest(deep);
+    int64_t tiles = (all + most - 1) / most, high = low + tiles;
     if (high > from) {
       int64_t count = runs_of(q, a, runs), t = from > low ? from - low : 0;
       int64_t at[4], p = all * t / tiles;
@@ -193,10 +242,13 @@ static void correlate(void *ctx, int64_t chunk, int64_t worker) {
       at[0] = p;
       for (; t < tiles && low + t < to; t++) {
         int64_t n = all * (t + 1) / tiles - all * t / tiles;
-        const float *rows[MOST_R];
-        float *out[MOST_R];
+        const float *rows[MOST];
+        float *out[MOST];
+        int shape = 0;
         place(q, a, at, n, x, y, rows, out);
-        TILES[deep][n - 1](rows, runs, count, panel, out, columns);
+        while (HEIGHTS[deep][shape] < n) shape++;
+        for (; n < HEIGHTS[deep][shape]; n++) rows[n] = rows[n - 1], out[n] = out[n - 1];
+        TILES[deep][shape](rows, runs, count, panel, out, columns);
       }
     }
     low = high;
@@ -224,10 +276,11 @@ EXPORT void lehr_convolve(const lehr_runtime *rt, const lehr_convolution *q) {
     at += f.count[d];
     work *= (double)(q->many[d] * q->kernel[d]);
   }
+  int64_t most = highest(depth(q->out < PANEL ? q->out : PANEL));
   for (int64_t i = 0; i < f.count[0] * f.count[1] * f.count[2]; i++) {
     const span *a[3] = {f.spans[0] + i / f.count[2] / f.count[1],
                         f.spans[1] + i / f.count[2] % f.count[1], f.spans[2] + i % f.count[2]};
-    f.tiles += (pixels(q, a) + MOST_R - 1) / MOST_R;
+    f.tiles += (pixels(q, a) + most - 1) / most;
   }
   f.parts = parts_of(rt, q->groups * f.panels, work * (double)q->batch);
   f.parts = f.parts < f.tiles ? f.parts : f.tiles;
@@ -254,10 +307,13 @@ static void add(const lehr_convolution *q, const float *x, const int64_t *tap, i
              ((uint64_t)(place[2][i] + reach[2]) < (uint64_t)q->size[2]);
   }
   if (count == 0) return;
-  int64_t tiles = (many + MOST_R - 1) / MOST_R;
-  for (int64_t j = 0; j < tiles; j++) {
-    int64_t a = many * j / tiles, b = many * (j + 1) / tiles;
-    OUTERS[deep][b - a - 1](x + a, met, rows, of, count, sums + a * width);
+  int64_t most = highest(deep), tiles = (many + most - 1) / most, even = LAST[deep] + 1 == most;
+  for (int64_t j = 0, a = 0, n; a < many; j++, a += n) {
+    int shape = LAST[deep];
+    n = even ? many * (j + 1) / tiles - a : many - a;
+    while (HEIGHTS[deep][shape] > n) shape--;
+    n = HEIGHTS[deep][shape];
+    OUTERS[deep][shape](x + a, met, rows, of, count, sums + a * width);
   }
 }
 

@@ -161,13 +161,14 @@ static void sum(const plan *f, int64_t piece, const hit *hits, int64_t count, co
   const lehr_convolution *q = f->q;
   const float *limit = end_of(q->x, q->x_step, q->size, q->batch, f->channels);
   int64_t x_step = c->step_at * q->x_step[3], y_step = c->step * q->y_step[3];
-  for (int64_t i = 0; i < c->count; i += STRIP) {
-    int64_t n = least(c->count - i, STRIP);
-    for (int64_t b = FROM(piece); b < FROM(piece + 1); b++) {
-      int64_t at = block_at(f, b);
+  y += c->first * q->y_step[3];
+  for (int64_t b = FROM(piece); b < FROM(piece + 1); b++) { /* its weights stay in the cache */
+    int64_t at = block_at(f, b), from = met_at(f, at);
+    for (int64_t i = 0; i < c->count; i += STRIP) {
+      int64_t n = least(c->count - i, STRIP);
       (n == 1 ? row_1 : n <= 4 ? row_4 : row_8)(
-          f, hits, count, x + i * x_step + met_at(f, at), x_step, w + b * f->span,
-          y + c->first * q->y_step[3] + i * y_step + at, y_step, n, limit);
+          f, hits, count, x + i * x_step + from, x_step, w + b * f->span, y + i * y_step + at,
+          y_step, n, limit);
     }
   }
 }
