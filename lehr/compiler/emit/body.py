@@ -139,7 +139,7 @@ class Body:
             if v in self.sizes:
                 self.frame.symbols.add(v)
             else:
-                self.use(name, name)
+                self.use(name, name.partition("[")[0])
         return value.index(e, self.names)
 
     def pointer(self, b: Buffer, written: bool = False) -> str:

@@ -395,7 +395,8 @@ class Kernel(Body):
         return f"({text}) * {self.order.width} + c" if self.order.strip is not None else text
 
     def _columns(self, g: Group, exprs: Sequence[Any]) -> None:
-        """Values of each column that a group over rows needs, computed once a column."""
+        """Values and checked indices of each column that a group over rows needs, computed once a
+        column."""
         assert self.order.strip is not None
         roots = [*exprs, *(a for e in g.folds for a in e.fields[2])]
 
@@ -405,23 +406,27 @@ class Kernel(Body):
             return self.known(e) is not None or self.nest.deps(e).isdisjoint(inner)
 
         found = [e for e in self.nest.walk(roots, outside)
-                 if isinstance(e, Expr) and self.known(e) is None and outside(e)
+                 if e not in self.names and self.known(e) is None and outside(e)
                  and self.order.strip.var in self.nest.deps(e)
-                 and e.kind not in ("Load", "Index", "Const")]
+                 and not (isinstance(e, Expr) and e.kind in ("Load", "Index", "Const"))]
         if not found:
             return
         names = {e: self.fresh("column") for e in found}
         for e, name in names.items():
-            kind = value.register(e.dtype)
+            kind = value.register(e.dtype) if isinstance(e, Expr) else "int64_t"
             self.out.add(f"{kind} {name}[{self.order.width}];")
             self.declare(name, f"const {kind} *{{}}")
 
         def body() -> None:
-            self.out.add(*(f"{name}[c] = {self.spell(e)};" for e, name in names.items()))
+            self.out.add(*(f"{name}[c] = {self.spell(e) if isinstance(e, Expr) else self.names[e]};"
+                           for e, name in names.items()))
 
         self.loops(self._order(g._replace(axes=()), False), found, body)
         for e, name in names.items():
-            self.let(e, f"{name}[c]", name)
+            if isinstance(e, Expr):
+                self.let(e, f"{name}[c]", name)
+            else:
+                self.names[e] = f"{name}[c]"
 
     def nested(self, e: Expr) -> None:
         if self.known(e) is not None:

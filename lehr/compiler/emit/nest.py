@@ -18,6 +18,8 @@ from lehr.compiler.loop.ir import Axis, Bind, Buffer, Expr, Store
 from lehr.compiler.loop.text import row_major
 from lehr.compiler.loop.verify import injective
 
+AGAIN = 16  # the weight from which values are kept rather than computed for each point of a row
+
 
 class Root(NamedTuple):
     """A store: `buffer[index] (mode)= value` over the inner axes `axes`. It turns state `version`
@@ -468,11 +470,12 @@ def _promoted(nest: Nest) -> Nest:
 
 
 def _again(nest: Nest, r: Root) -> bool:
-    """Whether a reduction in a store is the same along some of its axes: as a unit of its own, each
-    point would compute it."""
+    """Whether a reduction in a store, or much else, is the same along some of its axes: as a unit
+    of its own, each point would compute it."""
     own = {a.var for a in r.axes}
-    return any(isinstance(e, Expr) and e.kind == "Reduce" and not own <= nest.deps(e)
-               for e in nest.walk(r.values))
+    part = [e for e in nest.walk(r.values) if isinstance(e, Expr) and not own <= nest.deps(e)]
+    return any(e.kind == "Reduce" for e in part) or AGAIN <= sum(
+        weight(e) for e in part if e.kind not in ("Load", "Index", "Const"))
 
 
 def crossing(nest: Nest) -> bool:

@@ -24,6 +24,7 @@ from lehr.compiler.graph.ir import (
     map_values,
     values_in,
 )
+from lehr.compiler.passes.extent import extent
 from lehr.ops import execute, registry
 from lehr.ops.registry import Op
 
@@ -282,6 +283,18 @@ def _joined(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
     return _get("cat"), (tuple(whole), dim)
 
 
+def _certain(b: Builder, op: Op, args: tuple[Any, ...]) -> Any:
+    """A check of indices that cannot fail; of indices that are repeated, one of the indices."""
+    index, size, wrap = args
+    low, high = extent(index)
+    if isinstance(size, int) and (-size if wrap else 0) <= low and high < size:
+        return _get("full"), ((), high, dt.int64, index.type.device)
+    node = _made_by(index, "expand")
+    if node is not None and all(isinstance(n, int) and n > 0 for n in index.shape):
+        return op, (node.args[0], size, wrap)
+    return None
+
+
 RULES: dict[str, tuple[Callable[..., Any], ...]] = {
     "clone": (_input,), "detach": (_input,), "alias": (_input,), "detach_copy": (_input,),
     "alias_copy": (_input,),
@@ -290,7 +303,7 @@ RULES: dict[str, tuple[Callable[..., Any], ...]] = {
     "select_copy": (_plain("select"),), "diagonal_copy": (_plain("diagonal"),),
     "unfold_copy": (_plain("unfold"),), "as_strided_copy": (_plain("as_strided"),),
     "view": (_view,), "permute": (_permute,), "expand": (_expand,),
-    "to_dtype": (_to_dtype,),
+    "to_dtype": (_to_dtype,), "check_index": (_certain,),
     "mul": (_neutral(1, (1,)), _neutral(0, (1,))), "div": (_neutral(1, (1,)),),
     "sub": (_neutral(1, (0,)),), "add": (_neutral(1, (-0.0,)), _integer_zero, _joined),
     "neg": (_twice,), "where": (_where,), "matmul": (_single_batch,),
