@@ -6,16 +6,13 @@
    results that meet the same taps of the kernel form a span; a class of pixels is one span of each
    dimension, so that neither padding nor the zeros between strided elements are ever multiplied. */
 #if defined(__AVX512F__)
-#define LANES 16
 #define MOST_V 4
 #else
-#define LANES 8
 #define MOST_V 2
 #endif
 #define PANEL (MOST_V * LANES)
 #define CHUNK 128 /* pixels whose gradients stay in the inner cache */
 
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
 
 /* n products in a row: x and w are where they begin, in elements from a pixel and the panel. */
 typedef struct {
@@ -393,43 +390,8 @@ EXPORT void lehr_convolve_weight(const lehr_runtime *rt, const lehr_convolution 
   spread(rt, weigh, &f, q->groups * f.panels * f.parts);
 }
 
-/* Images [n][c][p] with other steps of n and c, and [n][p][c], each made of the other. */
-typedef struct {
-  float *apart, *together;
-  const float *bias; /* added to [n][c][p], a number for each c, or NULL */
-  int64_t n, c, p, n_step, c_step, back;
-} lehr_turn;
-
-static void turn(void *ctx, int64_t chunk, int64_t worker) {
-  const lehr_turn *q = ctx;
-  int64_t parts = (q->p + 255) / 256, n = chunk / parts, low = chunk % parts * 256;
-  int64_t high = low + 256 < q->p ? low + 256 : q->p, c = 0;
-  float *a = q->apart + n * q->n_step, *b = q->together + n * q->p * q->c;
-  (void)worker;
-  for (; c + LANES <= q->c; c += LANES)
-    for (int64_t p = low; p < high; p++) {
-      float *from = a + c * q->c_step + p;
-      vec *to = (vec *)(b + p * q->c + c);
-      if (q->back) {
-        vec e = *to;
-        if (q->bias) e += *(const vec *)(q->bias + c);
-        UNROLL for (int l = 0; l < LANES; l++) from[l * q->c_step] = e[l];
-      } else {
-        vec e = {0};
-        UNROLL for (int l = 0; l < LANES; l++) e[l] = from[l * q->c_step];
-        *to = e;
-      }
-    }
-  for (; c < q->c; c++)
-    for (int64_t p = low; p < high; p++)
-      if (q->back)
-        a[c * q->c_step + p] = b[p * q->c + c] + (q->bias ? q->bias[c] : 0);
-      else
-        b[p * q->c + c] = a[c * q->c_step + p];
-}
-
 EXPORT void lehr_turn_images(const lehr_runtime *rt, lehr_turn *q) {
-  spread(rt, turn, q, q->n * ((q->p + 255) / 256));
+  turn_images(rt, q);
 }
 
 EXPORT void lehr_install(lehr_runtime *rt) {

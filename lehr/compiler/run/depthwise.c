@@ -7,15 +7,9 @@
    along a row that meet the same taps are summed in registers, STRIP of them at a time. Channels
    that are left over make a vector with some of those before, or one whose other lanes count
    nothing where there are too few channels for one. */
-#if defined(__AVX512F__)
-#define LANES 16
-#else
-#define LANES 8
-#endif
 #define STRIP 8 /* results along a row */
 #define PARTS 16
 
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t lane __attribute__((vector_size(4 * LANES)));
 
 static inline vec shuffled(vec a, lane by) {
@@ -276,6 +270,14 @@ static void begin(plan *f, const lehr_convolution *q) {
   f->spans = made;
 }
 
+/* Zeros, from the begin of a line of the cache. */
+static float *room(int64_t floats) {
+  size_t bytes = ((size_t)floats * 4 + 64) / 64 * 64;
+  float *made = aligned_alloc(64, bytes);
+  if (!made) abort();
+  return memset(made, 0, bytes);
+}
+
 /* The element of the kernel for number `n` of a block: tap, channel that it meets, lane; NULL for a
    lane without a channel. */
 static float *element(const plan *f, int64_t b, int64_t n) {
@@ -303,8 +305,7 @@ EXPORT void lehr_convolve_narrow(const lehr_runtime *rt, const lehr_convolution 
   begin(&f, q);
   f.parts = least(tasks_of(rt, &f), f.rows);
   f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;
-  f.w = malloc((size_t)(f.blocks * f.span + 1) * 4);
-  if (!f.w) abort();
+  f.w = room(f.blocks * f.span);
   for (int64_t b = 0; b < f.blocks; b++)
     for (int64_t n = 0; n < f.span; n++) {
       const float *from = element(&f, b, n);
@@ -323,8 +324,7 @@ EXPORT void lehr_convolve_weight_narrow(const lehr_runtime *rt, const lehr_convo
   int64_t all = f.blocks * f.span, parts = least((int64_t)(work_of(&f) / 5e5) + 1, PARTS);
   f.parts = least(parts, f.rows);
   f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;
-  f.w = calloc((size_t)(f.parts * all + 1), 4);
-  if (!f.w) abort();
+  f.w = room(f.parts * all);
   if (f.parts) spread(rt, weigh, &f, f.parts * f.wide);
   for (int64_t b = 0; b < f.blocks; b++)
     for (int64_t n = 0; n < f.span; n++) {

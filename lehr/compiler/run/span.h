@@ -1,4 +1,11 @@
 /* Convolutions: which results meet the same taps of a kernel. */
+#if defined(__AVX512F__)
+#define LANES 16
+#else
+#define LANES 8
+#endif
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
 
 /* Results first, first + step, ... (count of them) along a dimension: they meet the taps low,
    low + tap_step, ... (taps of them). The first result meets the first tap at element `at`; the next

@@ -28,7 +28,7 @@ class Source(NamedTuple):
 
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
 SOURCES = {
-    "convolution": Source(("scratch.h", "span.h", "convolution.c")),
+    "convolution": Source(("scratch.h", "span.h", "turn.h", "convolution.c")),
     "depthwise": Source(("scratch.h", "span.h", "depthwise.c")),
     "convolution_half": Source(("scratch.h", "amx.h", "half.h", "convolution_half.c")),
     "layer": Source(("layer.c",)),

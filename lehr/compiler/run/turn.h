@@ -1,0 +1,68 @@
+/* Images [n][c][p] with other steps of n and c, and [n][p][c], each made of the other. */
+typedef struct {
+  float *apart, *together;
+  const float *bias; /* added to [n][c][p], a number for each c, or NULL */
+  int64_t n, c, p, n_step, c_step, back;
+} lehr_turn;
+
+typedef int32_t lane __attribute__((vector_size(4 * LANES)));
+
+/* Rows of a square become its columns: pairs of rows trade halves, then quarters, ... */
+static inline __attribute__((always_inline)) void transpose(vec *r) {
+  UNROLL for (int d = 1; d < LANES; d *= 2) {
+    lane low, high;
+    UNROLL for (int l = 0; l < LANES; l++) {
+      low[l] = l & d ? LANES + (l ^ d) : l;
+      high[l] = l & d ? LANES + l : l ^ d;
+    }
+    UNROLL for (int i = 0; i < LANES; i++) if (!(i & d)) {
+      vec a = r[i], b = r[i + d];
+#if defined(__clang__)
+      vec both[2] = {a, b};
+      const float *from = (const float *)both;
+      UNROLL for (int l = 0; l < LANES; l++) r[i][l] = from[low[l]], r[i + d][l] = from[high[l]];
+#else
+      r[i] = __builtin_shuffle(a, b, low);
+      r[i + d] = __builtin_shuffle(a, b, high);
+#endif
+    }
+  }
+}
+
+static void square(const float *from, int64_t from_step, float *to, int64_t to_step,
+                   const float *bias) {
+  vec r[LANES];
+  UNROLL for (int i = 0; i < LANES; i++) r[i] = *(const vec *)(from + i * from_step);
+  if (bias)
+    UNROLL for (int i = 0; i < LANES; i++) r[i] += *(const vec *)bias;
+  transpose(r);
+  UNROLL for (int i = 0; i < LANES; i++) *(vec *)(to + i * to_step) = r[i];
+}
+
+static void turn(void *ctx, int64_t chunk, int64_t worker) {
+  const lehr_turn *q = ctx;
+  int64_t parts = (q->p + 255) / 256, n = chunk / parts, low = chunk % parts * 256;
+  int64_t high = least(low + 256, q->p), whole = low + (high - low) / LANES * LANES, c = 0;
+  float *a = q->apart + n * q->n_step, *b = q->together + n * q->p * q->c;
+  (void)worker;
+  for (; c + LANES <= q->c; c += LANES) {
+    const float *bias = q->back && q->bias ? q->bias + c : NULL;
+    for (int64_t p = low; p < whole; p += LANES) {
+      float *rows = a + c * q->c_step + p, *pixels = b + p * q->c + c;
+      if (q->back)
+        square(pixels, q->c, rows, q->c_step, bias);
+      else
+        square(rows, q->c_step, pixels, q->c, NULL);
+    }
+  }
+  for (int64_t k = 0; k < q->c; k++)
+    for (int64_t p = k < c ? whole : low; p < high; p++)
+      if (q->back)
+        a[k * q->c_step + p] = b[p * q->c + k] + (q->bias ? q->bias[k] : 0);
+      else
+        b[p * q->c + k] = a[k * q->c_step + p];
+}
+
+static __attribute__((unused)) void turn_images(const lehr_runtime *rt, lehr_turn *q) {
+  spread(rt, turn, q, q->n * ((q->p + 255) / 256));
+}
