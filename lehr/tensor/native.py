@@ -35,7 +35,9 @@ class Call(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("x", "w", "y")),
         *((name, _Int) for name in ("batch", "groups", "in", "out", "transposed")),
         *((name, _Three) for name in ("size", "many", "kernel", "stride", "pad", "dilation")),
-        ("x_step", _Four), ("y_step", _Four), ("w_step", _Int * 6)]
+        ("x_step", _Four), ("y_step", _Four), ("w_step", _Int * 6),
+        *((name, ctypes.c_void_p) for name in ("x_from", "y_from", "y_into")),
+        ("x_turn", _Int * 2), ("y_turn", _Int * 2)]
 
 
 class Turn(ctypes.Structure):

@@ -55,6 +55,19 @@ def narrow(e: Extern) -> bool:
             and counts[0] // groups in NARROW)
 
 
+def pixels(o: Operand) -> tuple[Any, Any] | None:
+    """How many pixels images have, and from one to the next; None where they lie otherwise."""
+    count, step = 1, 1
+    for n, s in zip(reversed(o.shape[2:]), reversed(o.strides[2:]), strict=True):
+        if isinstance(n, int) and n == 1:
+            continue
+        if not (isinstance(count, int) and count == 1) and s != count * step:
+            return None
+        step = s if isinstance(count, int) and count == 1 else step
+        count = count * n
+    return count, step
+
+
 def template(e: Extern) -> Template:
     """How to call the template."""
     return Maker(e).template()
@@ -66,16 +79,31 @@ class Maker(Calls):
         kind = "half" if _half(e) else "narrow" if narrow(e) else ""
         self.dtype = dt.bfloat16 if kind == "half" else dt.float32
         self.name, self.ending = KINDS[kind]
+        self.turns = False  # whether the call turns images itself
+        self.turned: list[tuple[str, Any]] = []
 
     def template(self) -> Template:
+        self.turns = self.dtype is dt.float32
         function, fields = FIELDS[self.e.op.name](self)
-        return self.call(self.name, function + self.ending, "lehr_convolution", fields)
+        return self.call(self.name, function + self.ending, "lehr_convolution",
+                         (*fields, *self.turned))
+
+    def apart(self, o: Operand) -> bool:
+        """Whether the call turns images, which have their pixels together."""
+        whole, c = pixels(o), o.shape[1]
+        return (self.turns and o.dtype is o.buffer.dtype is dt.float32
+                and isinstance(c, int) and c >= FEW and whole is not None and whole[1] == 1)
 
     def images(self, o: Operand, name: str) -> tuple[Buffer, tuple[Any, ...]]:
         """Memory of images with channels together, and its strides."""
         if o.buffer.dtype is self.dtype and together(o.shape, o.strides):
             return self.view(o, name), o.strides
-        return self.copied(o, name, channels_last(o.shape), self.dtype)
+        strides = channels_last(o.shape)
+        if not self.apart(o):
+            return self.copied(o, name, strides, self.dtype)
+        side = "x" if name == "x" else "y"
+        self.turned += [(f"{side}_from", self.view(o, name)), (f"{side}_turn", o.strides[:2])]
+        return self.laid(name, self.dtype, o.shape, strides), strides
 
     def joined(self, o: Operand) -> bool:
         """Whether the taps of a kernel lie as the template wants them: in half precision, each
@@ -101,6 +129,9 @@ class Maker(Calls):
         if o.buffer.dtype is not dtype or not fits:
             strides = channels_last(o.shape) if images else row_major(tuple(o.shape))
             target = self.laid("made", dtype, o.shape, strides)
+            if images and not e.epilogue and self.apart(o):
+                self.turned += [("y_into", out), ("y_turn", o.strides[:2])]
+                return target, strides
             stores = (stored(target, out, axes),)
         rows = self.epilogue(out, stores, axes, False)
         self.after += [rows] if rows else []

@@ -10,7 +10,6 @@ channel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.base import sym
@@ -43,7 +42,7 @@ class Maker(Calls):
     def images(self) -> product.Product | None:
         e, groups = self.e, self.groups
         (x, w), y = e.inputs, e.output
-        if _pixels(x) is None or _pixels(y) is None:
+        if convolution.pixels(x) is None or convolution.pixels(y) is None:
             return None
         whole = _whole(x) and _whole(y)
         shape, strides = (w.shape[0] // groups, w.shape[1]), w.strides[:2]
@@ -61,8 +60,9 @@ class Maker(Calls):
 
     def kernel(self) -> product.Product | None:
         e, w = self.e, self.e.output
-        x, g = (self.matrix(o if _pixels(o) and _whole(o) else self.by_channel(o, name), True)
-                for o, name in zip(e.inputs, "xg", strict=True))
+        sides = [o if convolution.pixels(o) and _whole(o) else self.by_channel(o, name)
+                 for o, name in zip(e.inputs, "xg", strict=True)]
+        x, g = (self.matrix(o, True) for o in sides)
         turned = g._replace(shape=(*g.shape[:2], *g.shape[:1:-1]),
                             strides=(*g.strides[:2], *g.strides[:1:-1]))
         rows = w.shape[0] // self.groups
@@ -81,7 +81,7 @@ class Maker(Calls):
     def matrix(self, o: Operand, whole: bool) -> Operand:
         """Images as [image, group, pixel, channel of the group]; `whole`: as one image."""
         n, channels = o.shape[:2]
-        count, step = _pixels(o) or (1, 1)
+        count, step = convolution.pixels(o) or (1, 1)
         per = channels // self.groups
         shape, first = ((1, n * count), 0) if whole else ((n, count), o.strides[0])
         return o._replace(shape=(shape[0], self.groups, shape[1], per),
@@ -106,21 +106,8 @@ class Maker(Calls):
                           rows=rows._replace(axes=tuple(rows.axes[n] for n in order)))
 
 
-def _pixels(o: Operand) -> tuple[Any, Any] | None:
-    """How many pixels images have, and from one to the next; None where they lie otherwise."""
-    count, step = 1, 1
-    for n, s in zip(reversed(o.shape[2:]), reversed(o.strides[2:]), strict=True):
-        if isinstance(n, int) and n == 1:
-            continue
-        if not (isinstance(count, int) and count == 1) and s != count * step:
-            return None
-        step = s if isinstance(count, int) and count == 1 else step
-        count = count * n
-    return count, step
-
-
 def _whole(o: Operand) -> bool:
     """Whether the pixels of all images walk memory as those of one do."""
-    count, step = _pixels(o) or (1, 1)
+    count, step = convolution.pixels(o) or (1, 1)
     return (isinstance(o.shape[0], int) and o.shape[0] == 1) or bool(
         o.strides[0] == count * step)

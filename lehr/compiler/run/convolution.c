@@ -267,6 +267,7 @@ EXPORT void lehr_convolve(const lehr_runtime *rt, const lehr_convolution *q) {
   span *made = malloc((size_t)whole * sizeof(span)), *at = made;
   double work = (double)q->groups * (double)q->out * (double)q->in;
   if (!made) abort();
+  TURN_IN(rt, q);
   for (int d = 0; d < 3; d++) {
     f.spans[d] = at;
     f.count[d] = spans(q, d, at);
@@ -282,6 +283,7 @@ EXPORT void lehr_convolve(const lehr_runtime *rt, const lehr_convolution *q) {
   f.parts = parts_of(rt, q->groups * f.panels, work * (double)q->batch);
   f.parts = f.parts < f.tiles ? f.parts : f.tiles;
   if (f.parts) spread(rt, correlate, &f, q->groups * f.panels * f.parts);
+  TURN_OUT(rt, q);
   free(made);
 }
 
@@ -387,6 +389,7 @@ EXPORT void lehr_convolve_weight(const lehr_runtime *rt, const lehr_convolution 
   for (int d = 0; d < 3; d++) work *= (double)(q->many[d] * q->kernel[d]);
   f.parts = parts_of(rt, q->groups * f.panels, work);
   f.parts = f.parts < q->in ? f.parts : q->in;
+  TURN_IN(rt, q);
   spread(rt, weigh, &f, q->groups * f.panels * f.parts);
 }
 

@@ -10,7 +10,6 @@
 #define STRIP 8 /* results along a row */
 #define PARTS 16
 
-typedef int32_t lane __attribute__((vector_size(4 * LANES)));
 
 static inline vec shuffled(vec a, lane by) {
 #if defined(__clang__)
@@ -303,6 +302,7 @@ static int64_t tasks_of(const lehr_runtime *rt, const plan *f) {
 EXPORT void lehr_convolve_narrow(const lehr_runtime *rt, const lehr_convolution *q) {
   plan f;
   begin(&f, q);
+  TURN_IN(rt, q);
   f.parts = least(tasks_of(rt, &f), f.rows);
   f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;
   f.w = room(f.blocks * f.span);
@@ -312,6 +312,7 @@ EXPORT void lehr_convolve_narrow(const lehr_runtime *rt, const lehr_convolution 
       f.w[b * f.span + n] = from ? *from : 0;
     }
   if (f.parts) spread(rt, correlate, &f, f.parts * f.wide);
+  TURN_OUT(rt, q);
   free(f.w);
   free((void *)f.spans);
 }
@@ -321,6 +322,7 @@ EXPORT void lehr_convolve_narrow(const lehr_runtime *rt, const lehr_convolution 
 EXPORT void lehr_convolve_weight_narrow(const lehr_runtime *rt, const lehr_convolution *q) {
   plan f;
   begin(&f, q);
+  TURN_IN(rt, q);
   int64_t all = f.blocks * f.span, parts = least((int64_t)(work_of(&f) / 5e5) + 1, PARTS);
   f.parts = least(parts, f.rows);
   f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;

@@ -15,6 +15,11 @@ typedef struct lehr_convolution {
   int64_t size[3], many[3], kernel[3], stride[3], pad[3], dilation[3]; /* many: of y */
   int64_t x_step[4], y_step[4]; /* batch, then the dimensions */
   int64_t w_step[6];            /* group, out, in, then the dimensions */
+  /* Images [batch][channel][pixel], steps of batch and channel: where given, x or y is made of them
+     first, or `y_into` of y at the end. Not for half. */
+  const float *x_from, *y_from;
+  float *y_into;
+  int64_t x_turn[2], y_turn[2];
 } lehr_convolution;
 
 /* Attention over up to four batch dimensions; steps are of those and of a row, whose elements lie

@@ -29,7 +29,7 @@ class Source(NamedTuple):
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
 SOURCES = {
     "convolution": Source(("scratch.h", "span.h", "turn.h", "convolution.c")),
-    "depthwise": Source(("scratch.h", "span.h", "depthwise.c")),
+    "depthwise": Source(("scratch.h", "span.h", "turn.h", "depthwise.c")),
     "convolution_half": Source(("scratch.h", "amx.h", "half.h", "convolution_half.c")),
     "layer": Source(("layer.c",)),
     "attention": Source(("scratch.h", "attention.h", "strip.h", "settle.h", "attention.c")),

@@ -66,3 +66,16 @@ static void turn(void *ctx, int64_t chunk, int64_t worker) {
 static __attribute__((unused)) void turn_images(const lehr_runtime *rt, lehr_turn *q) {
   spread(rt, turn, q, q->n * ((q->p + 255) / 256));
 }
+
+/* Images of a convolution that have their channels apart. */
+static __attribute__((unused)) void turn_side(const lehr_runtime *rt, const lehr_convolution *q,
+                                              const float *apart, int y, int64_t back) {
+  const int64_t *size = y ? q->many : q->size, *step = y ? q->y_turn : q->x_turn;
+  lehr_turn t = {.apart = (float *)apart, .together = y ? q->y : (float *)q->x, .n = q->batch,
+                 .c = q->groups * (y ? q->out : q->in), .p = size[0] * size[1] * size[2],
+                 .n_step = step[0], .c_step = step[1], .back = back};
+  if (apart) turn_images(rt, &t);
+}
+
+#define TURN_IN(rt, q) turn_side(rt, q, (q)->x_from, 0, 0), turn_side(rt, q, (q)->y_from, 1, 0)
+#define TURN_OUT(rt, q) turn_side(rt, q, (q)->y_into, 1, 1)
