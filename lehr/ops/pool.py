@@ -190,7 +190,8 @@ class max_pool_place:
             at_place = L.iota(_flat(place, size), index)
             where = L.select(inside, at_place, L.const(highest, index))
             return L.cast(value, x.dtype.wide), where
-        found = _first(L, kernel, tap, x.dtype)
+        found = (_first(L, kernel, tap, x.dtype) if numel(kernel) <= SPELLED
+                 else L.reduce("argmax", kernel, tap)[1])
         first = [o * s - p for o, s, p in zip(idx[2:], stride, padding, strict=True)]
         first = [i + sym.maximum(0, (d - 1 - i) // d) * d
                  for i, d in zip(first, dilation, strict=True)]
@@ -202,8 +203,6 @@ class max_pool_place:
 
 def _first(L, kernel, tap, dtype):
     """Where the greatest element of a window lies, the first of equals; a NaN is above all."""
-    if numel(kernel) > SPELLED:
-        return L.reduce("argmax", kernel, tap)[1]
     best, found, plain = None, None, True
     for k in taps(kernel):
         value, where = tap(k)

@@ -49,3 +49,11 @@ def test_which_maximum(k):
     x[0, 3, 4, 4] = x[0, 3, 0, 0] = -float("inf")
     _same(lambda x: F.max_pool2d(x, k, 2, 1), x, True)
     _same(lambda x: F.max_pool2d(x, 2, 2), x, True)
+
+
+def test_places_are_kept():
+    """They are found once, where vectors run, not once more within the loop that adds."""
+    from lehr.compiler.loop import realise
+    from lehr.ops import registry
+
+    assert realise._nature(registry.get("max_pool_place")) == "fold"
