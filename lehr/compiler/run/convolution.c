@@ -388,7 +388,8 @@ EXPORT void lehr_convolve_weight(const lehr_runtime *rt, const lehr_convolution 
   double work = (double)q->groups * (double)q->out * (double)q->in * (double)q->batch;
   for (int d = 0; d < 3; d++) work *= (double)(q->many[d] * q->kernel[d]);
   f.parts = parts_of(rt, q->groups * f.panels, work);
-  f.parts = f.parts < q->in ? f.parts : q->in;
+  int64_t most = (q->in + 7) / 8; /* a task of few channels has few sums for what it reads */
+  f.parts = f.parts < most ? f.parts : most;
   TURN_IN(rt, q);
   spread(rt, weigh, &f, q->groups * f.panels * f.parts);
 }
