@@ -58,7 +58,7 @@ def reference(q, k, v, g, mask, causal, scale=None):
 
 CASES = {
     "small": (2, 3, 20, 30, 16, 32, False, None),
-    "one row": (2, 3, 1, 700, 64, 96, False, None),
+    "one long row": (2, 3, 1, 700, 64, 96, False, None),
     "few rows": (1, 2, 5, 603, 48, 16, False, "added"),
     "few rows, causal": (1, 2, 5, 9, 16, 16, True, None),
     "causal": (2, 2, 128, 128, 64, 64, True, None),
