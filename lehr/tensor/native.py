@@ -22,7 +22,7 @@ from lehr.tensor import kernel
 from lehr.tensor.tensor import Tensor
 
 LEAST = 1 << 20  # products that are worth a call
-NARROW = (1, 2, 4, 8, 16)  # channels of groups for `depthwise`, of which as many come out
+NARROW = (1, 2, 4, 8, 16)  # see `lehr.compiler.emit.convolution`
 _tell = log.channel("run")
 _Int = ctypes.c_int64
 _Three, _Four = _Int * 3, _Int * 4

@@ -43,9 +43,8 @@ GRAIN = 1 << 15  # the weight of work that is worth a task
 MANY = 16  # functions in one source: several sources are compiled at once
 ALIGN = 64
 _HEADERS = ("lehr_task", "lehr_runtime", "lehr_convolution", "lehr_attention", "lehr_half",
-            "lehr_product", "LEHR_F32", "LEHR_F64", "LEHR_ONEDNN", "LEHR_ALONG",
-            "LEHR_TURNED", "lehr_onednn", "lehr_batch",
-            "lehr_edge")
+            "lehr_product", "LEHR_F32", "LEHR_F64", "LEHR_ONEDNN", "LEHR_ALONG", "LEHR_TURNED",
+            "lehr_onednn", "lehr_batch", "lehr_edge")
 # kind of product -> the template that may do it
 TEMPLATES = {"bf16": "half", "f32": "split", "onednn": "onednn", "onednn_bf16": "onednn"}
 PACKING = ("bf16", "f32")   # those whose templates have `lehr_pack`

@@ -158,13 +158,13 @@ def operator(e: Expr, texts: list[str], checked: Callable[[str, Expr], str]) -> 
             slots[p.name] = text if call else atom(text)
         elif f"{{{p.name}}}" in spelled:
             raise Unsupported(f"op {op.name}: argument {p.name} is no element")
-    if op.name == "div" and loose and exact(values[1]):
-        return f"{atom(slots['input'])} * {literal(1 / values[1].fields[0], e.dtype)}"
     if op.name in DIVIDING and computed.dtype.category == dt.INT:
         divisor = values[1]
         if divisor.kind != "Const" or divisor.fields[0] == 0:
             slots["other"] = checked(slots["other"], divisor)
     neutral(op, args, spelled)
+    if op.name == "div" and loose and exact(values[1]):
+        return f"{atom(slots['input'])} * {literal(1 / values[1].fields[0], e.dtype)}"
     return str(spelled).format(**slots)
 
 

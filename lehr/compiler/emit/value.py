@@ -174,9 +174,9 @@ def operator(e: Expr, texts: list[str], checked: Callable[[str], str]) -> str:
         divisor = values[1]
         if divisor.kind != "Const" or divisor.fields[0] == 0:
             slots["other"] = f"({register(divisor.dtype)}){checked(slots['other'])}"
+    neutral(op, args, spelled)
     if op.name == "div" and exact(values[1]):
         return f"{slots['input']} * {number(1 / values[1].fields[0], e.dtype)}"
-    neutral(op, args, spelled)
     text = spelled.format(**slots)
     called = spelled.startswith("lehr_") and e.dtype is not dt.bool_
     if called or (_SAME.fullmatch(spelled) and e.dtype.short not in _SMALL):

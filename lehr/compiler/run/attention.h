@@ -4,18 +4,13 @@
 #include <math.h>
 
 #if defined(__AVX512F__)
-#define LANES 16
 #define MOST_V 4
 #else
-#define LANES 8
 #define MOST_V 2
 #endif
 #define PANEL (MOST_V * LANES)
 #define MOST_R 6
 #define ROWS 48 /* at least, for one thread */
-
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4)));
 
 static inline vec choose(ints test, vec yes, vec no) {
   return (vec)((test & (ints)yes) | (~test & (ints)no));
@@ -84,12 +79,6 @@ static int64_t batches(const lehr_attention *q) {
   return q->batch[0] * q->batch[1] * q->batch[2] * q->batch[3];
 }
 
-static void spread(const lehr_runtime *rt, lehr_task task, void *ctx, int64_t chunks) {
-  if (rt->threads == 1 || chunks == 1)
-    for (int64_t n = 0; n < chunks; n++) task(ctx, n, 0);
-  else
-    rt->parallel(task, ctx, chunks);
-}
 
 static float greatest(const float *s, int64_t n) {
   vec top = (vec){0} - INFINITY;

@@ -30,12 +30,13 @@ static void *keep(int64_t bytes) {
   return made;
 }
 
-static void spread(const lehr_runtime *rt, lehr_task task, plan *f, int64_t chunks) {
+/* Little work is done at once by the thread that asks for it. */
+static void share(const lehr_runtime *rt, lehr_task task, plan *f, int64_t chunks) {
   double work = 2.0 * (double)f->q->in * (double)f->q->out * (double)f->taps * (double)f->pixels;
-  if (rt->threads == 1 || chunks == 1 || work < 1e6)
+  if (work < 1e6)
     for (int64_t n = 0; n < chunks; n++) task(f, n, 0);
   else
-    rt->parallel(task, f, chunks);
+    spread(rt, task, f, chunks);
 }
 
 /* Batch and place of some pixels of y. */
@@ -319,16 +320,16 @@ static void results(plan *f) {
   const lehr_convolution *q = f->q;
   if (f->plain) {
     f->made = scratch(3, 4 * f->taps * q->out * q->in);
-    spread(f->rt, widen_kernel, f, f->taps);
+    share(f->rt, widen_kernel, f, f->taps);
   }
 #if PACKED
   else {
     f->panel = f->taps * f->steps * PART;
     f->packed = scratch(3, f->out_up / 32 * f->panel);
-    spread(f->rt, pack_kernel, f, f->out_up / 32);
+    share(f->rt, pack_kernel, f, f->out_up / 32);
   }
 #endif
-  spread(f->rt, convolve, f, (f->pixels + BLOCK - 1) / BLOCK);
+  share(f->rt, convolve, f, (f->pixels + BLOCK - 1) / BLOCK);
 }
 
 static void gradients(plan *f) {
@@ -342,10 +343,10 @@ static void gradients(plan *f) {
     f->count = least(CHUNK, f->pixels - f->first);
     f->panel = up(f->count) * 64;
     places(q, f->first, f->count, f->at);
-    spread(f->rt, pack_gradients, f, (q->out + WIDTH - 1) / WIDTH);
-    spread(f->rt, weigh, f, f->taps * wide);
+    share(f->rt, pack_gradients, f, (q->out + WIDTH - 1) / WIDTH);
+    share(f->rt, weigh, f, f->taps * wide);
   }
-  if (!f->bad || f->plain) spread(f->rt, put, f, q->out);
+  if (!f->bad || f->plain) share(f->rt, put, f, q->out);
 }
 
 EXPORT void lehr_convolve_half(const lehr_runtime *rt, const lehr_convolution *q) {

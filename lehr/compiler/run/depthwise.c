@@ -11,7 +11,7 @@
 #define PARTS 16
 
 
-static inline vec shuffled(vec a, lane by) {
+static inline vec shuffled(vec a, ints by) {
 #if defined(__clang__)
   vec e;
   UNROLL for (int l = 0; l < LANES; l++) e[l] = a[by[l]];
@@ -32,7 +32,7 @@ typedef struct {
   int64_t count, rows, parts; /* of the rows */
   int64_t channels, blocks, wide, taps, span; /* wide: parts of blocks; span: floats of a block */
   float *w;          /* [blocks][taps][in][LANES], of gradients [parts] of them */
-  lane by[8];        /* which lane each lane meets */
+  ints by[8];        /* which lane each lane meets */
 } plan;
 
 /* Where a block of channels begins. */
@@ -94,7 +94,7 @@ static const float *end_of(const float *x, const int64_t *step, const int64_t *s
         UNROLL for (int r = 0; r < R; r++) sum[r] += e[r] * *(const vec *)b;                 \
       else                                                                                   \
         for (int64_t j = 0; j < in; j++, b += LANES) {                                       \
-          lane by = f->by[j];                                                                \
+          ints by = f->by[j];                                                                \
           UNROLL for (int r = 0; r < R; r++) sum[r] += shuffled(e[r], by) * *(const vec *)b; \
         }                                                                                    \
     }                                                                                        \
@@ -182,7 +182,7 @@ static void correlate(void *ctx, int64_t chunk, int64_t worker) {
     for (int64_t j = 0; j < in; j++) {                                                       \
       vec sums[T];                                                                           \
       const float *at[T];                                                                    \
-      lane by = f->by[j];                                                                    \
+      ints by = f->by[j];                                                                    \
       UNROLL for (int t = 0; t < T; t++) at[t] = x + hits[t].x;                              \
       UNROLL for (int t = 0; t < T; t++) sums[t] =                                           \
           *(const vec *)(w + (hits[t].tap * in + j) * LANES);                                \

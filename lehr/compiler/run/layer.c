@@ -1,29 +1,12 @@
 /* Normalisations, maxima of windows and gelu of float32 arrays, for eager calls: what numpy does in ten passes
    over memory is done in one or two here. */
 #include <math.h>
-#include <string.h>
 
-#if defined(__AVX512F__)
-#define LANES 16
-#else
-#define LANES 8
-#endif
-#define EXPORT __attribute__((visibility("default")))
-#define UNROLL _Pragma("GCC unroll 8")
 #define WAYS 2    /* sums that run beside each other */
 #define COLUMNS 64 /* columns that are summed together */
 
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef double wide __attribute__((vector_size(8 * LANES)));
 
-static void spread(const lehr_runtime *rt, lehr_task task, void *ctx, int64_t chunks) {
-  if (rt->threads == 1 || chunks == 1)
-    for (int64_t n = 0; n < chunks; n++) task(ctx, n, 0);
-  else
-    rt->parallel(task, ctx, chunks);
-}
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* An array [a][b][c] with statistics over a and c, one for each b. w, bias: a number for each b, or
    (`inner`) for each c, or NULL. In the gradient, mean and var are given and g is y's gradient. */
@@ -426,9 +409,8 @@ typedef struct {
   float edge, cube, scale; /* tanh(scale (x + cube x^3)) stands for erf(x / sqrt 2) */
 } lehr_map;
 
-typedef int32_t ivec __attribute__((vector_size(4 * LANES), aligned(4)));
 #define ALWAYS static inline __attribute__((always_inline))
-#define PICK(m, a, b) ((vec)(((m) & (ivec)(a)) | (~(m) & (ivec)(b))))
+#define PICK(m, a, b) ((vec)(((m) & (ints)(a)) | (~(m) & (ints)(b))))
 
 ALWAYS vec erf_of(const lehr_map *q, vec x) {
   vec z = x * x, a = (vec){0} + q->p[TERMS - 1], b = (vec){0} + q->q[TERMS - 1];
@@ -439,7 +421,7 @@ ALWAYS vec erf_of(const lehr_map *q, vec x) {
 
 /* exp(x), to 1e-7; 0 below -87, infinite above 88. NaN gives anything. */
 ALWAYS vec exp_of(vec x) {
-  ivec low = x < -87, high = x > 88;
+  ints low = x < -87, high = x > 88;
   x = PICK(low | high, (vec){0}, x);
   vec t = x * 1.44269504f + 12582912.f, n = t - 12582912.f; /* n: the nearest integer */
   vec r = x - n * 0.693359375f + n * 2.12194440e-4f, e = (vec){0} + 1.98412698e-4f;
@@ -449,7 +431,7 @@ ALWAYS vec exp_of(vec x) {
   e = e * r + 1.66666667e-1f;
   e = e * r + 0.5f;
   e = e * r * r + r + 1;
-  e = (vec)((ivec)e + ((ivec)t << 23));
+  e = (vec)((ints)e + ((ints)t << 23));
   return PICK(low, (vec){0}, PICK(high, (vec){0} + INFINITY, e));
 }
 

@@ -9,6 +9,13 @@
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+static __attribute__((unused)) void spread(const lehr_runtime *rt, lehr_task task, void *ctx, int64_t chunks) {
+  if (rt->threads == 1 || chunks == 1)
+    for (int64_t n = 0; n < chunks; n++) task(ctx, n, 0);
+  else
+    rt->parallel(task, ctx, chunks);
+}
+
 /* Scratch memory of a thread: kept, since to map it anew costs more than to fill it. */
 static __attribute__((unused)) void *scratch(int which, int64_t bytes) {
   static __thread struct {

@@ -1,13 +1,4 @@
 /* The sums of the lanes of several vectors at once. */
-#ifndef LANES
-#if defined(__AVX512F__)
-#define LANES 16
-#else
-#define LANES 8
-#endif
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4)));
-#endif
 #define EACH(i, n) UNROLL for (int i = 0; i < (n); i++)
 
 #ifdef __clang__

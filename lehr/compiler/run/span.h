@@ -1,12 +1,4 @@
 /* Convolutions: which results meet the same taps of a kernel. */
-#if defined(__AVX512F__)
-#define LANES 16
-#else
-#define LANES 8
-#endif
-
-typedef float vec __attribute__((vector_size(4 * LANES), aligned(4)));
-
 /* Results first, first + step, ... (count of them) along a dimension: they meet the taps low,
    low + tap_step, ... (taps of them). The first result meets the first tap at element `at`; the next
    result does `step_at` further, the next tap `tap_at`. */
@@ -46,11 +38,4 @@ static int64_t spans(const lehr_convolution *q, int d, span *made) {
     }
   }
   return n;
-}
-
-static void spread(const lehr_runtime *rt, lehr_task task, void *ctx, int64_t chunks) {
-  if (rt->threads == 1 || chunks == 1)
-    for (int64_t n = 0; n < chunks; n++) task(ctx, n, 0);
-  else
-    rt->parallel(task, ctx, chunks);
 }

@@ -19,8 +19,7 @@
       vec row[V];                                                                            \
       UNROLL for (int v = 0; v < V; v++) row[v] = *(const vec *)(b + off[v]);                \
       UNROLL for (int r = 0; r < R; r++) {                                                   \
-        vec e = (vec){0} + at[r][k * (STEP)];                                                \
-        UNROLL for (int v = 0; v < V; v++) sum[r][v] += e * row[v];                          \
+        UNROLL for (int v = 0; v < V; v++) sum[r][v] += at[r][k * (STEP)] * row[v];          \
       }                                                                                      \
     }                                                                                        \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)                    \

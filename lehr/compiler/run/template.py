@@ -28,14 +28,16 @@ class Source(NamedTuple):
 
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
 SOURCES = {
-    "convolution": Source(("scratch.h", "span.h", "turn.h", "convolution.c")),
-    "depthwise": Source(("scratch.h", "span.h", "turn.h", "depthwise.c")),
+    "convolution": Source(("scratch.h", "vector.h", "span.h", "turn.h", "convolution.c")),
+    "depthwise": Source(("scratch.h", "vector.h", "span.h", "turn.h", "depthwise.c")),
     "convolution_half": Source(("scratch.h", "amx.h", "half.h", "convolution_half.c")),
-    "layer": Source(("layer.c",)),
-    "attention": Source(("scratch.h", "attention.h", "strip.h", "settle.h", "attention.c")),
-    "attention_back": Source(("scratch.h", "attention.h", "strip.h", "attention_back.c")),
+    "layer": Source(("scratch.h", "vector.h", "layer.c")),
+    "attention": Source(
+        ("scratch.h", "vector.h", "attention.h", "strip.h", "settle.h", "attention.c")),
+    "attention_back": Source(
+        ("scratch.h", "vector.h", "attention.h", "strip.h", "attention_back.c")),
     "attention_half": Source(
-        ("scratch.h", "amx.h", "half.h", "attention.h", "attention_half.c")),
+        ("scratch.h", "amx.h", "half.h", "vector.h", "attention.h", "attention_half.c")),
     "half": Source(("scratch.h", "amx.h", "half.h", "half.c")),
     # Products of float32 matrices by bfloat16 tiles. Three bfloat16 parts hold a float32 number,
     # and a tile unit multiplies bfloat16 so fast that six products of parts take less time than one
@@ -43,7 +45,7 @@ SOURCES = {
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
     # bits: `LEHR_SPLIT=0` leaves all products to BLAS.
     "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1),
-    "thin": Source(("scratch.h", "settle.h", "thin.c")),
+    "thin": Source(("scratch.h", "vector.h", "settle.h", "thin.c")),
     "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
 # Sums of products may be fused here, as in any library that multiplies matrices.

@@ -2,7 +2,7 @@
    and small ones. Every number of a matrix is read from where it lies, once or a few times.
 
    An element of C depends on its row, its column and the way alone: sums along terms in lanes
-   (LEHR_ALONG), or one term after the other, PART of them at a time (LEHR_ACROSS). */
+   (LEHR_ALONG), or one term after the other, PART of them at a time. */
 #define PART 512  /* terms of one sum; sums of parts are added */
 #define AHEAD 8   /* rows of B that are asked for before they are needed */
 #define STRIP 4   /* vectors of a strip of columns */
@@ -68,9 +68,8 @@ typedef struct {
         __builtin_prefetch(b + AHEAD * ld + v * LANES);                                      \
       }                                                                                      \
       EACH(r, R) {                                                                           \
-        vec e = (vec){0} + *at[r];                                                           \
+        EACH(v, V) sum[r][v] += *at[r] * row[v];                                             \
         at[r] += ap;                                                                         \
-        EACH(v, V) sum[r][v] += e * row[v];                                                  \
       }                                                                                      \
     }                                                                                        \
     EACH(r, R) if (r < rows) EACH(v, V) {                                                    \

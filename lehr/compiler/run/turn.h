@@ -5,12 +5,10 @@ typedef struct {
   int64_t n, c, p, n_step, c_step, back;
 } lehr_turn;
 
-typedef int32_t lane __attribute__((vector_size(4 * LANES)));
-
 /* Rows of a square become its columns: pairs of rows trade halves, then quarters, ... */
 static inline __attribute__((always_inline)) void transpose(vec *r) {
   UNROLL for (int d = 1; d < LANES; d *= 2) {
-    lane low, high;
+    ints low, high;
     UNROLL for (int l = 0; l < LANES; l++) {
       low[l] = l & d ? LANES + (l ^ d) : l;
       high[l] = l & d ? LANES + l : l ^ d;
