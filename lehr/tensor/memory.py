@@ -36,10 +36,18 @@ def _set_data(self: Tensor, new: Tensor) -> None:
     if self.requires_grad and not (new.dtype.is_floating_point or new.dtype.is_complex):
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or "
                            "complex dtype")
+    if same(self, new):
+        return      # the end of `x.data += 1`
     if STATE.tracer is not None:
         STATE.tracer.set_data(self, new)
         return
     move(self, new)
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same elements of one memory."""
+    return a._storage.origin is b._storage.origin and (
+        (a._offset, a._shape, a._strides, a.dtype) == (b._offset, b._shape, b._strides, b.dtype))
 
 
 def move(self: Tensor, new: Tensor) -> None:
@@ -144,8 +152,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
         raise RuntimeError(f"Could not set tensor of type {new.dtype} to a tensor of type "
                            f"{self.dtype}")
     if STATE.tracer is not None:
-        STATE.tracer.set_data(self, new)
-        return self
+        STATE.tracer.changes(self, "set_()", True)
     move(self, new)
     self._storage = new._storage
     new._storage.written()

@@ -22,7 +22,7 @@ from lehr.compiler.capture.check import Check
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.finish import Finish
 from lehr.compiler.capture.forget import forget
-from lehr.compiler.capture.joint import Joint
+from lehr.compiler.capture.joint import Joint, alive
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.request import NOTHING, Backend, Backwards, Compiled, Request
 from lehr.compiler.capture.size import SizeValue
@@ -73,7 +73,7 @@ class Captured:
         self.modes = modes if modes != {k: before[k] for k in modes} else None
         self.outputs: list[GraphValue] = []
         self.strides: list[tuple[Any, ...]] = []
-        self.slots: dict[int, int] = {}             # id of a fresh storage -> output number
+        self.slots: dict[int, int] = {}             # `slot` -> output number
         self.known: dict[int, Output] = {}          # id of a twin -> how to make it
         self.differentiable: list[tuple[int, Tensor]] = []
         self.own: list[tuple[int, Tensor]] = []     # outputs that are leaves made inside
@@ -120,6 +120,7 @@ class Captured:
         tracer.picks.shown(self.slots)
         ends = {node.edge_of(t)[0] for t in self.aliases}  # type: ignore[index]
         own = {id(t) for _, t in self.own}
+        tracer.moves.settle(behind([t.grad_fn for _, t in self.differentiable if alive(t)]))
         for fn in behind([t.grad_fn for _, t in self.differentiable]):
             if fn in ends:
                 self.shared_leaf()
@@ -127,7 +128,7 @@ class Captured:
             if leaf is None or id(leaf) in own or id(leaf) in tracer.reals:
                 continue
             self.leaves.append(leaf)
-            if id(leaf._storage) not in self.slots:
+            if slot(leaf) not in self.slots:
                 self.outlived(leaf)
         self.leaves += [*self.aliases, *(leaf for _, leaf in self.own)]
         for _, leaf in self.own:
@@ -136,7 +137,7 @@ class Captured:
 
     def outlived(self, leaf: Tensor) -> None:
         """A later backward adds to a leaf's gradient, and only the leaf says where that is."""
-        if leaf.grad is not None and id(leaf.grad._storage) in self.slots:
+        if leaf.grad is not None and slot(leaf.grad) in self.slots:
             self.machine.stop("tensor-change", "a gradient that outlives its leaf")
 
     def shared_leaf(self) -> None:
@@ -149,6 +150,7 @@ class Captured:
         found = self.known.get(id(t))
         if found is not None:
             return found
+        self.tracer.moves.shown(t)
         trace = t._storage.trace
         here = (t._shape, t._strides, t._offset, t.dtype)
         if trace.ref is not None:
@@ -184,15 +186,16 @@ class Captured:
         elif needs and t is not root and (t._view is None or t._view.base is not root):
             # Same memory, a history of its own: an output of its own.
             return Output(self.output(t, t), None, *here, True, t)  # type: ignore[call-arg]
-        index = self.slots.get(id(t._storage))
+        index = self.slots.get(id(root._storage))
         if index is None:
-            index = self.slots[id(t._storage)] = self.output(root, None)
+            index = self.slots[id(root._storage)] = self.output(root, None)
         if is_leaf(root):
             if (index, root) not in self.own:
                 self.own.append((index, root))
         elif needs and (not leaf or lent(t)) and all(i != index for i, _ in self.differentiable):
             self.differentiable.append((index, root))
-        plain = t._view is None and here == trace.root and not root.requires_grad and not leaf
+        plain = (t._storage is root._storage and t._view is None and here == trace.root
+                 and not root.requires_grad and not leaf)
         itself = (t is root or plain) and (leaf or type(t) is Tensor)
         return Output(index, None, *here, itself, root)  # type: ignore[call-arg]
 
@@ -217,7 +220,8 @@ class Captured:
         """The twin of a tensor outside on whose memory `t` lies: the one whose history it shares.
         """
         tracer = self.tracer
-        known = [tracer.twins[id(x)] for x in tracer.reals.values() if id(x) in tracer.sources]
+        known = [twin for x in tracer.reals.values() if id(x) in tracer.sources
+                 and id(twin := tracer.twins[id(x)]) not in tracer.moves.known]
         twins = {id(x): x for x in known}
         base: Tensor | None = t
         while base is not None and id(base) not in twins:
@@ -313,6 +317,12 @@ class Replay(Rebuilder):
         if value.source is not None:
             return value.source.read(self.arguments)
         return self.outputs[self.entry.captured.numbers[id(value)]]._array.item()
+
+
+def slot(t: Tensor) -> int:
+    """What tensors on one memory have in common, whatever versions they count."""
+    trace = t._storage.trace
+    return id(t._storage if trace is None else trace.tensor._storage)
 
 
 def is_leaf(t: Tensor) -> bool:
@@ -442,6 +452,8 @@ class Entry:
         self.early = [i for i, _ in self.written if early is None or i in early]
         place = {id(tracer.twins[id(real)]): i for i, (_, real) in enumerate(tracer.inputs)
                  if isinstance(real, Tensor)}
+        # Inputs that stand on other memory after the call.
+        self.moved = frozenset([place[t] for t in tracer.moves.known if t in place])
         place |= {id(t): -1 - i for i, t in captured.own}   # outputs count from -1 down
         joint = self.joint
         self.order = [(t, place.get(id(t))) for t in joint.leaves]
@@ -465,6 +477,7 @@ class Entry:
     def _bind(self, inputs: Sequence[Any], fixed: Collection[int]) -> Any:
         """What runs the graph where some inputs stay."""
         bind = self.compiled.bind
+        fixed = frozenset(fixed) - self.moved
         return self.compiled.forward if bind is None or not fixed else bind(inputs, fixed)
 
     def _plain(self) -> Callable[[list[Tensor]], Any] | None:
@@ -482,6 +495,9 @@ class Entry:
             inputs, forward = self.gather(args, kwargs), self.compiled.forward
         else:
             inputs, forward = live.gather(args, kwargs, live), live.forward
+        for i in self.moved:    # what is kept for a backward is the memory of now
+            if not inputs[i].requires_grad:
+                inputs[i] = inputs[i].detach()
         before = [(inputs[i], inputs[i]._array.copy()) for i in self.early]
         try:
             outputs, state = forward(inputs)
@@ -520,6 +536,7 @@ class Entry:
         made.inputs = [described for _, described in edges]
         reads = self.compiled.reads
         versions = tuple((t, t._storage.version, reads is None or i in reads)
+                         if i not in self.moved or not t.requires_grad else (t, -1, False)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
         if joint.roots:
             made.extra = Call(self.compiled, state, inputs, versions, joint.spends,

@@ -56,6 +56,9 @@ def outsiders(tracer: CaptureTracer) -> None:
             trace.real = None
         if isinstance(twin._meta, TwinMeta):
             twin._meta.forget()
+    for trace in [s.trace for s in tracer.storages.values()]:     # of twins that moved, too
+        trace.real = None
+    tracer.moves.known, tracer.moves.before = {}, {}
     for field in ("twins", "reals", "storages", "numbers", "inputs", "generators", "_keep",
                   "sources", "first", "tensors_of", "layouts"):
         setattr(tracer, field, type(getattr(tracer, field))())

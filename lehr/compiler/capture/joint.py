@@ -51,8 +51,8 @@ class Joint:
         try:
             STATE.grad = False
             self._unhooked(captured.leaves)
-            roots = [(i, t) for i, t in captured.differentiable if self._alive(t)]
-            self.spent = [i for i, t in captured.differentiable if not self._alive(t)]
+            roots = [(i, t) for i, t in captured.differentiable if alive(t)]
+            self.spent = [i for i, t in captured.differentiable if not alive(t)]
             leaves = [*(t for t in tracer.twins.values()
                         if t._meta is not None and t._meta.requires_grad),
                         *(t for _, t in captured.own)]
@@ -171,22 +171,6 @@ class Joint:
         builder.nodes[:] = kept
         tangents.clear()
 
-    def _alive(self, t: Tensor) -> bool:
-        """Whether the tensor's history can still be walked: backward inside the call has used it
-        up.
-        """
-        seen, stack = set(), [t.grad_fn]
-        while stack:
-            fn = stack.pop()
-            if fn is None or fn in seen:
-                continue
-            if type(fn) is node.Node:
-                if fn.args is None:
-                    return False
-                stack.extend(edge[0] for edge in fn.edges if edge is not None)
-            seen.add(fn)
-        return True
-
     def _seed(self, t: Tensor, value: GraphValue) -> Tensor:
         from lehr.compiler.capture.tracer import Traced
         from lehr.tensor.storage import Storage
@@ -194,3 +178,18 @@ class Joint:
         made = Tensor._make(Storage(None, t.device, trace), t.dtype, t._shape, t._strides)
         trace.tensor, trace.root = made, (t._shape, t._strides, 0, t.dtype)
         return made
+
+
+def alive(t: Tensor) -> bool:
+    """Whether the tensor's history can still be walked: backward inside the call has used it up."""
+    seen, stack = set(), [t.grad_fn]
+    while stack:
+        fn = stack.pop()
+        if fn is None or fn in seen:
+            continue
+        if type(fn) is node.Node:
+            if fn.args is None:
+                return False
+            stack.extend(edge[0] for edge in fn.edges if edge is not None)
+        seen.add(fn)
+    return True

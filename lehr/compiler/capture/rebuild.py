@@ -12,6 +12,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from lehr.tensor.memory import move
+
 from .fault import Point as Point_
 from .fault import stand_in
 from .frame import Frame, read_stack
@@ -208,7 +210,7 @@ def set_trace(error: BaseException, trace: Any) -> None:
 
 # Effect kind -> what to do with the real target and the real arguments.
 REPLAY: dict[str, Callable[..., Any]] = {
-    "setattr": set_attr, "delattr": delete_attr, "setfield": set_field,
+    "data": move, "setattr": set_attr, "delattr": delete_attr, "setfield": set_field,
     "delfield": delete_field, "cell": set_cell,
     "setglobal": dict.__setitem__, "delglobal": dict.__delitem__,
     "trace": extend_trace, "settrace": set_trace,

@@ -23,6 +23,7 @@ from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.later import Late, Later, code_of, is_open
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue, SpaceValue
+from lehr.compiler.capture.moved import Moves
 from lehr.compiler.capture.objects import (
     ClassValue,
     FunctionValue,
@@ -579,6 +580,7 @@ class CaptureTracer(Tracer):
         self.layouts: dict[int, Any] = {}           # id of a tensor -> shape and strides, symbolic
         self.effects = 0
         self.picks = Picks(self.torn)
+        self.moves = Moves(self)
 
     def counted(self, t: Tensor) -> None:
         if t._storage.trace.ref is not None:
@@ -587,6 +589,10 @@ class CaptureTracer(Tracer):
     def torn(self, what: Any) -> None:
         """Capture ends where a view at an index that is data came to be."""
         self.machine.stop("data-dependent", "a view at an index that is data", what)
+
+    def set_data(self, t: Tensor, new: Tensor) -> None:
+        if not self.moves.add(t, new):
+            super().set_data(t, new)
 
     def pick(self, t: Tensor, dim: int, index: Tensor) -> Tensor:
         base = self.lift(None, (t,))[0]  # type: ignore[arg-type]

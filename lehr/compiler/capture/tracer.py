@@ -572,7 +572,8 @@ class Tracer:
             return cached[1]  # type: ignore[no-any-return]
         place = self.place(t, STRIDED)
         if place is None:
-            base = self.value(t._view.root)
+            root = t._view.root     # its own memory may be another since (`moved`)
+            base = self.value(root if root._storage.trace is trace else trace.tensor)
             made = autograd.apply_chain(self.builder.F, base, t._view.chain)
         else:
             made = self.builder.F.as_strided(trace.value, *place)
