@@ -14,7 +14,7 @@ from lehr.base.options import Options
 from lehr.compiler.capture.entry import Backwards, Compiled, Request, concrete
 from lehr.compiler.counters import COUNTERS, NAMES
 from lehr.compiler.graph import interp
-from lehr.compiler.graph.ir import Graph, Value, map_values
+from lehr.compiler.graph.ir import Graph, RefType, Value, map_values
 from lehr.compiler.graph.text import print_graph
 from lehr.compiler.host import Host
 from lehr.compiler.passes import partition, pipeline
@@ -232,6 +232,15 @@ def program_of(graph: Graph, strides: Sequence[Any], options: Options,
     return check.Checked(made, graph, strides, options) if options.check else made
 
 
+def lying(graph: Graph) -> dict[Value, RefType]:
+    """How images that a joint graph may keep lie: what only convolutions ask for."""
+    if not any(node.op.name in ("convolution", "conv_weight") for node in graph.nodes):
+        return {}
+    from lehr.compiler.loop import image
+
+    return image.kept(graph)
+
+
 class Halves(NamedTuple):
     """A joint graph on its way to two programs.
 
@@ -254,7 +263,7 @@ class Halves(NamedTuple):
                 forms.append((each.name, graph))
         params = {p.name: p for p in graph.params}
         tangents = [params[t.name] for t in request.tangents]
-        split = partition.split(graph, tangents, options.activation_memory_budget)
+        split = partition.split(graph, tangents, options.activation_memory_budget, lying(graph))
         late = set(tangents)
         return cls(tuple(forms), split, [p for p in graph.params if p not in late])
 
@@ -284,8 +293,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
     split, order = (found := Halves.of(request, options)).split, found.order
     kept = places(split, order)
     count = len(request.strides)
-    saved = [None] * len(split.forward.results["saved"])
-    first = make(split.forward, [*request.strides, *saved], *settings)
+    first = make(split.forward, [*request.strides, *split.strides], *settings)
     programs = [first]
 
     def second(graph: Graph, numbers: Sequence[int], sizes: Mapping[Any, int]) -> Any:

@@ -215,7 +215,8 @@ def test_any_number_of_threads_gives_the_same_bits(c, o, groups):
             assert np.array_equal(a, b)
 
 
-def test_the_images_in_between_are_channels_last(monkeypatch):
+def noted(monkeypatch):
+    """The programs that are made from now on."""
     made, start = [], backend.Native.__init__
 
     def noted(self, *args):
@@ -223,6 +224,11 @@ def test_the_images_in_between_are_channels_last(monkeypatch):
         start(self, *args)
 
     monkeypatch.setattr(backend.Native, "__init__", noted)
+    return made
+
+
+def test_the_images_in_between_are_channels_last(monkeypatch):
+    made = noted(monkeypatch)
 
     def f(x, w):
         return F.conv2d(F.relu(F.conv2d(x, w, padding=1)), w, padding=1)
@@ -232,6 +238,54 @@ def test_the_images_in_between_are_channels_last(monkeypatch):
     between = [b for b in program.buffers if b.role == "arena" and len(b.shape) == 4]
     assert between and all(b.strides[1] == 1 for b in between)
     assert code.record["templates"] == ["convolution"]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_images_kept_for_backward_are_channels_last(dynamic, monkeypatch):
+    """Else forward stores them by strides, and backward reads them so: four times as slow."""
+    lehr.manual_seed(3)
+    f = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU6(),
+                      nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+                      nn.MaxPool2d(2),
+                      nn.Conv2d(16, 16, 3, groups=16, padding=1), nn.SiLU(), nn.Conv2d(16, 4, 3))
+    given = [lehr.from_numpy(array(n, 3, 12, 12)).requires_grad_() for n in (2, 4)]
+    g, programs = lehr.compile(f, dynamic=dynamic), noted(monkeypatch)
+    for x in given[:1 + dynamic]:
+        leaves = [x, *f.parameters()]
+        want = lehr.autograd.grad((f(x) ** 2).sum(), leaves)
+        for have, w in zip(lehr.autograd.grad((g(x) ** 2).sum(), leaves), want, strict=True):
+            np.testing.assert_allclose(have.numpy(), w.numpy(), 1e-3,
+                                       1e-4 * np.abs(w.numpy()).max())
+    if dynamic:     # sizes are decided upon where a program is made alone
+        return
+    forward, backward = (p.lowered()[1] for p in programs)
+    passed = [[b for b in some if len(b.shape) == 4 and b.shape[1] > 3 and b.shape[2] != 1]
+              for some in (forward.results[1:], backward.params)]
+    images = [[b for b in some if b.name.startswith(("out", "kept"))
+               and "parameters" not in b.name] for some in passed]
+    assert len(images[0]) == len(images[1]) >= 4
+    assert all(b.strides[1] == 1 for some in images for b in some)
+    temporary = [b for p in (forward, backward) for b in p.buffers
+                 if b.role == "arena" and len(b.shape) == 4 and b.shape[2] != 1]
+    assert [b for b in temporary if b.strides[1] != 1] == []
+
+
+def test_images_of_the_caller_stay_as_they_are():
+    """What is returned and kept, too; a gradient that only some of the results have."""
+    w = lehr.from_numpy(array(4, 4, 3, 3)).requires_grad_()
+
+    def f(x, w):
+        y = F.relu(F.conv2d(x, w, padding=1))
+        return y, F.conv2d(y, w, padding=1).exp()
+
+    g = lehr.compile(f, options={"check": "stages"})
+    for n in range(2):
+        x = lehr.from_numpy(array(2, 4, 6, 6) / 8).requires_grad_()
+        have, want = g(x, w), f(x, w)
+        assert [y.stride() for y in have] == [y.stride() for y in want]
+        for a, b in zip(lehr.autograd.grad(have[n].sum(), (x, w)),
+                        lehr.autograd.grad(want[n].sum(), (x, w)), strict=True):
+            close(a.numpy(), b.numpy(), 1e-5)
 
 
 def test_statistics_of_images_are_taken_in_place():

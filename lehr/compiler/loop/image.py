@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lehr.base import dtype as dt
-from lehr.compiler.graph.ir import Graph, Node, TensorType, Value
+from lehr.compiler.graph.ir import Graph, Node, RefType, TensorType, Value
 from lehr.compiler.loop import realise
+from lehr.compiler.loop.text import row_major
 from lehr.ops.layout import ordered
 
 # Ops of convolution -> the places of their images.
@@ -53,6 +54,7 @@ def layouts(graph: Graph) -> dict[Value, tuple[Any, ...]]:
     """The strides of values that should be channels-last."""
     found = {node.args[i] for node in graph.nodes if node.op.name in IMAGES and _wants(node)
              for i in IMAGES[node.op.name]}
+    found.update(node.result for node in graph.nodes if node.op.name == "read" and _lies(node))
     if not found:
         return {}
     for node in graph.nodes:
@@ -61,6 +63,29 @@ def layouts(graph: Graph) -> dict[Value, tuple[Any, ...]]:
             found.update(node.results)
     return {v: channels_last(v.type.shape) for v in found
             if isinstance(v.type, TensorType) and len(v.type.shape) > 2}
+
+
+def _lies(read: Node) -> bool:
+    """Whether what is read from outside are images that lie so: what forward kept for backward."""
+    kind = read.args[0].type
+    shape = tuple(kind.tensor.shape)
+    return (len(shape) > 2 and kind.strides is not None
+            and not _same(shape, kind.strides, row_major(shape))
+            and _same(shape, kind.strides, channels_last(shape)))
+
+
+def _same(shape: Sequence[Any], a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return all((isinstance(n, int) and n == 1) or x == y
+               for n, x, y in zip(shape, a, b, strict=True))
+
+
+def kept(graph: Graph) -> dict[Value, RefType]:
+    """How images of a joint graph lie where forward keeps them for backward, which no caller sees:
+    those that are not row-major."""
+    found = layouts(graph)
+    return {v: RefType(v.type, strides) for v, strides in found.items()
+            if isinstance(v.type, TensorType) and v.node is not None
+            and not _same(v.type.shape, strides, row_major(tuple(v.type.shape)))}
 
 
 def _follows(node: Node, found: set[Value]) -> bool:

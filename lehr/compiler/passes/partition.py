@@ -3,7 +3,7 @@ possible (`cut` says how)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lehr.compiler.graph.ir import Builder, Graph, Node, RefType, Value, map_values
@@ -19,6 +19,7 @@ class Split(NamedTuple):
     kept     values of the joint graph, in the order of backward's first parameters
     refs     which of them are Ref parameters of the joint graph that backward reads itself
     nbytes   bytes kept in "saved", without inputs and weights
+    strides  the layout of each of "saved", None for row-major
     """
 
     forward: Graph
@@ -26,11 +27,15 @@ class Split(NamedTuple):
     kept: tuple[Value, ...]
     refs: tuple[Value, ...]
     nbytes: int
+    strides: tuple[Any, ...]
 
 
-def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0) -> Split:
+def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0,
+          layouts: Mapping[Value, RefType] | None = None) -> Split:
     """Splits a functionalized joint graph; `tangents` are the parameters that only backward has.
-    `share`: of the bytes that would be kept, those that may be (`budget`)."""
+    `share`: of the bytes that would be kept, those that may be (`budget`). `layouts`: of values
+    that, if kept, are not row-major."""
+    layouts = layouts or {}
     late = depending(graph, tangents)   # what can only exist in backward
     outputs, written = set(graph.results["outputs"]), set(graph.targets)
 
@@ -49,9 +54,10 @@ def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0) -> Split:
         found = budget.within(uses, cost, place, int(share * budget.kept_bytes(found.kept)))
     kept = sorted(found.kept, key=place.__getitem__)
     forward = _forward(graph, late, kept, tangents)
-    backward = _backward(graph, late, kept, found.again, tangents)
+    backward = _backward(graph, late, kept, found.again, tangents, layouts)
     refs = tuple(v for v in kept if isinstance(v.type, RefType))
-    return Split(forward, backward, tuple(kept), refs, budget.kept_bytes(kept))
+    strides = tuple(layouts[v].strides if v in layouts else None for v in kept if v.node)
+    return Split(forward, backward, tuple(kept), refs, budget.kept_bytes(kept), strides)
 
 
 def _uses(graph: Graph, late: set[Value]) -> dict[Value, list[int]]:
@@ -86,14 +92,16 @@ def _forward(graph: Graph, late: set[Value], kept: list[Value], tangents: Sequen
 
 
 def _backward(graph: Graph, late: set[Value], kept: list[Value], again: frozenset[Node],
-              tangents: Sequence[Value]) -> Graph:
+              tangents: Sequence[Value], layouts: Mapping[Value, RefType]) -> Graph:
     builder = Builder(graph.name + "_backward")
     builder.symbols = list(graph.symbols)
     known: dict[Value, Any] = {}
     for v in kept:
-        known[v] = builder.param(f"kept_{v.name}", v.type)
+        known[v] = builder.param(f"kept_{v.name}", layouts.get(v, v.type))
     for t in tangents:
         known[t] = builder.param(t.name, t.type)
+    for v in filter(layouts.__contains__, kept):
+        known[v] = builder.call(registry.get("read"), (known[v],))
     done: set[Node] = set()
     for node in graph.nodes:
         if any(r in late for r in node.results):
