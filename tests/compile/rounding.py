@@ -19,7 +19,7 @@ import numpy as np
 
 from lehr.base import dtype as dt
 from lehr.compiler import check
-from lehr.ops import optimize
+from lehr.ops import optimize, registry
 from lehr.ops.registry import CREATE, INDEX, POINTWISE, RANDOM, VIEW, Op
 from lehr.tensor import dispatch
 from lehr.tensor.tensor import Tensor
@@ -57,11 +57,17 @@ def rounds(op: Op) -> bool:
     return op.name not in EXACT
 
 
+# Sums of which 0 may come: no other number that a run comes by is as special as that one.
+SUMS = frozenset(("sum", "mean"))
+
+
 class Shaker:
     """Runs ops with errors of rounding. Those of half precision stay: they are computed in float32
-    and rounded once, eagerly and compiled."""
+    and rounded once, eagerly and compiled. In every fourth run sums that are 0 but for rounding are
+    0."""
 
     def __init__(self, seed: int) -> None:
+        self.cancels = seed % 4 == 0
         self.pick = np.random.Generator(np.random.PCG64(seed))
         self.eager = dispatch.eager
 
@@ -74,6 +80,11 @@ class Shaker:
         for t in made if isinstance(made, (tuple, list)) else (made,):
             if isinstance(t, Tensor) and t._storage.owner is not None:
                 self.move(t._array)
+        if self.cancels and op.name in SUMS and self.parts(made._array) is not None:
+            with np.errstate(all="ignore"):
+                size = self.eager(op, (self.eager(registry.get("abs"), args[:1]), *args[1:]))
+                reach = np.abs(size._array) * np.finfo(made._array.real.dtype).eps
+                np.copyto(made._array, 0, where=np.abs(made._array) <= reach)
         return made
 
     def _operand(self, a: Any) -> Any:

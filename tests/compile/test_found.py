@@ -635,3 +635,25 @@ def test_writes_through_pieces_whose_backward_is_asked_for_in_part(backend: Any)
         t, u = g(a)
         (t.sum() + 2 * u.sum()).backward(create_graph=n == 6 and type(backend) is str)
         assert a.grad.tolist() == [[1.0, 1.0]] * (n - 1) + [[3.0, 3.0]]
+
+
+@pytest.mark.parametrize("layout", ["as the result", "expanded", "contiguous"])
+def test_strides_of_gradients_behind_a_compiled_call(layout: str) -> None:
+    """Seed 6002184. A compiled backward lays gradients out as eager mode does where the result's
+    gradient lies as the result does; numbers, and what leaves keep, do not depend on it."""
+    def f(x: Any) -> Any:
+        return torch.nn.functional.gelu(x) * 2
+    found = []
+    for g in (f, torch.compile(f, backend="reference")):
+        x = torch.arange(12.0).reshape(4, 3).t().requires_grad_()
+        seen: list[Any] = []
+        x.register_hook(seen.append)
+        y = g(x)
+        grad = torch.ones(())
+        grad = {"as the result": torch.empty_like(y).fill_(1), "expanded": grad.expand(y.shape),
+                "contiguous": torch.ones(3, 4)}[layout]
+        y.backward(grad)
+        found.append((seen[0].tolist(), x.grad.tolist(), x.grad.stride(),
+                      seen[0].stride() if layout == "as the result" else None))
+        assert g is f or seen[0].stride() == y.stride()
+    assert found[0] == found[1]

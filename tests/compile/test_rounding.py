@@ -49,7 +49,14 @@ def relative(size: float) -> Callable[[Any], Any]:
     (program("s = a.sin().square().sum() + a.cos().square().sum()",
              "return 'more' if s > 12 else 'less'"),
      lambda x: {"more": "less", "less": "more"}[x], fuzz.ROUNDED),
+    (program("s = torch.nn.functional.layer_norm(a, (4,)).sum()", "return s, *torch.frexp(s)"),
+     lambda x: tuple(t * 0 for t in x), fuzz.ROUNDED),
+    (program("s = torch.nn.functional.layer_norm(a, (4,)).sum()", "return s, *torch.frexp(s)"),
+     lambda x: (x[0], x[1], x[2] * 0 + 1), "result"),
+    (program("s = torch.nn.functional.layer_norm(a + a * a, (4,), a[0]).sum()",
+             "return torch.frexp(s)[1]"), lambda x: x * 0, "result"),
     (program("return a.sum(), a.exp()"), lambda x: x[::-1], "result"),
+    (program("return a * 2"), lambda x: x.t().contiguous().t(), "result"),   # strides
     (program("return a.view(2, 6)"), lambda x: x.view(6, 2), "result"),
 ])
 def test_what_is_rounding(monkeypatch, text, change, want):
