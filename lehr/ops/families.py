@@ -38,6 +38,7 @@ FAMILIES = (
     "random",
     "attention",
     "pool",
+    "adaptive",
     "resize",
     "loss",
     "distance",

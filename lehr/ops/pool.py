@@ -1,9 +1,8 @@
-"""Pooling: maxima, means and norms over windows, over given windows or over a given number of them.
+"""Pooling: maxima, means and norms over windows.
 
-Every pool is a reduction of `patches`; the backward of sums is `overlap`, a sum over the windows
-that hold an element, so that nothing is scattered; that of maxima goes from window to element, for
-most elements are no window's maximum. Adaptive windows number i of o over a size s are [i * s // o,
-ceil((i + 1) * s / o)).
+Sums are reductions of `patches`; their backward is `overlap`, a sum over the windows that hold an
+element, so that nothing is scattered; that of maxima goes from window to element, for most elements
+are no window's maximum.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy
 
 from lehr.base import dtype as dt
 from lehr.base import sym
-from lehr.base.proof import decide
+from lehr.base.proof import decide, prove
 from lehr.ops import layout as place
 from lehr.ops.patch import at, batched, bordered, each, spread, taps
 from lehr.ops.registry import INDEX, op
@@ -81,7 +80,7 @@ def _geometry(name, x, n, kernel, stride, padding, dilation, ceil):
     return k, out, s, p, d
 
 
-def _along(F, x, n, dim):
+def along(F, x, n, dim):
     """[size] as the dimension `dim` of `n`."""
     return F.reshape(x, tuple(x.shape[0] if i == dim else 1 for i in range(n)))
 
@@ -116,9 +115,17 @@ class max_pool:
             best = part.copy() if best is None else np.maximum(best, part, out=best)
         return best
 
-    def decomp(F, x, kernel, out, stride, padding, dilation):
-        many = F.patches(x, kernel, out, stride, padding, dilation, lowest(x.dtype))
-        return F.amax(many, tuple(range(2, 2 + len(kernel))))
+    def lower(L, idx, x, kernel, out, stride, padding, dilation):
+        size = L.shape(x)[2:]
+        first, _, nearest = _windows(idx[2:], size, stride, padding, dilation)
+        if numel(kernel) <= SPELLED and _met(size, kernel, out, stride, padding, dilation):
+            return _first(L, kernel, lambda k: (L.at(x, (*idx[:2], *nearest(k))),) * 2, x.dtype)
+
+        def tap(k):
+            place = [f + t * d for t, f, d in zip(k, first, dilation, strict=True)]
+            inside = L.inside(tuple((i, 0, s) for i, s in zip(place, size, strict=True)))
+            return L.at(x, (*idx[:2], *place), mask=inside, other=L.const(lowest(x.dtype), x.dtype))
+        return L.reduce("max", kernel, tap)
 
     def vjp(F, g, y, x, kernel, out, stride, padding, dilation):
         places = F.max_pool_place(x, kernel, out, stride, padding, dilation)
@@ -166,62 +173,88 @@ class max_pool_place:
                 same |= parts[i] != parts[i]
             which = np.where(same, kind.type(i), which)
         which[best == lowest(dt.of_numpy(x.dtype))] = none
-        steps = [_flat([t * d for t, d in zip(tap, dilation, strict=True)], size) for tap in every]
+        steps = [position([t * d for t, d in zip(tap, dilation, strict=True)], size)
+                 for tap in every]
         found = np.asarray([*steps, 0], np.int64)[which]
-        found += _flat(first, size)
+        found += position(first, size)
         lost = which == none
         if lost.any():
-            np.copyto(found, np.broadcast_to(_flat(inside, size), found.shape), where=lost)
+            np.copyto(found, np.broadcast_to(position(inside, size), found.shape), where=lost)
         return found
 
     def lower(L, idx, x, kernel, out, stride, padding, dilation):
-        n, size = len(kernel), L.shape(x)[2:]
+        size = L.shape(x)[2:]
         many = numel(size)
         index = dt.int32 if isinstance(many, int) and many < 1 << 31 else dt.int64
         highest = (1 << (8 * index.itemsize - 1)) - 1
+        first, inner, nearest = _windows(idx[2:], size, stride, padding, dilation)
+
+        def clamped(k):
+            place = nearest(k)
+            return (L.cast(L.at(x, (*idx[:2], *place)), x.dtype.wide),
+                    L.iota(position(place, size), index))
 
         # An element of the padding comes after all others, so that no -inf is taken for it.
-        def tap(k):
-            place = [o * s + t * d - p for t, o, s, d, p in
-                     zip(k, idx[2: 2 + n], stride, dilation, padding, strict=True)]
+        def masked(k):
+            place = [f + t * d for t, f, d in zip(k, first, dilation, strict=True)]
             inside = L.inside(tuple((i, 0, s) for i, s in zip(place, size, strict=True)))
             value = L.at(x, (*idx[:2], *place), mask=inside,
                          other=L.const(lowest(x.dtype), x.dtype))
-            at_place = L.iota(_flat(place, size), index)
-            where = L.select(inside, at_place, L.const(highest, index))
+            where = L.select(inside, L.iota(position(place, size), index), L.const(highest, index))
             return L.cast(value, x.dtype.wide), where
-        found = (_first(L, kernel, tap, x.dtype) if numel(kernel) <= SPELLED
-                 else L.reduce("argmax", kernel, tap)[1])
-        first = [o * s - p for o, s, p in zip(idx[2:], stride, padding, strict=True)]
-        first = [i + sym.maximum(0, (d - 1 - i) // d) * d
-                 for i, d in zip(first, dilation, strict=True)]
+        if numel(kernel) <= SPELLED and _met(size, kernel, out, stride, padding, dilation):
+            return L.cast(_first(L, kernel, clamped, x.dtype), dt.int64)
+        found = L.reduce("argmax", kernel, masked)[1]
         # A window that lies outside as a whole: where it begins.
         none = L.op("eq", found, L.const(highest, index))
-        return L.cast(L.select(none, L.iota(_flat(first, size), index), found), dt.int64)
+        return L.cast(L.select(none, L.iota(position(inner, size), index), found), dt.int64)
     dtypes = "float half int"
 
 
+def _windows(idx, size, stride, padding, dilation):
+    """Where windows begin, where their first element inside is, and from a tap to the nearest
+    element inside: taken for what lies outside, once more, it changes no maximum."""
+    first = [o * s - p for o, s, p in zip(idx, stride, padding, strict=True)]
+    inner = [i + sym.maximum(0, (d - 1 - i) // d) * d for i, d in zip(first, dilation, strict=True)]
+
+    def nearest(k):
+        return [sym.minimum(sym.maximum(f + t, 0), s - 1) if d == 1 else
+                sym.minimum(sym.maximum(f + t * d, i), i + (s - 1 - i) // d * d)
+                for t, f, i, s, d in zip(k, first, inner, size, dilation, strict=True)]
+    return first, inner, nearest
+
+
+def _met(size, kernel, out, stride, padding, dilation):
+    """Whether every window has an element of the image along every dimension."""
+    def met(size, k, o, s, p, d):
+        if d == 1:      # the first ends after the image's beginning, the last begins before its end
+            return p < k and prove("<", (o - 1) * s - p, size)
+        return isinstance(size, int) and isinstance(o, int) and all(
+            any(0 <= i * s - p + t * d < size for t in range(k)) for i in range(o))
+    return all(map(met, size, kernel, out, stride, padding, dilation))
+
+
 def _first(L, kernel, tap, dtype):
-    """Where the greatest element of a window lies, the first of equals; a NaN is above all."""
-    best, found, plain = None, None, True
-    for k in taps(kernel):
-        value, where = tap(k)
-        plain = plain and where.kind != "Select"
-        if best is None:
-            best, found = value, where
-            continue
+    """What `tap` gives, beside a value, for the greatest element of a window, the first of equals;
+    a NaN is above all.
+
+    One condition a selection: of loops with combined ones compilers make no vectors.
+    """
+    pairs = [tap(k) for k in taps(kernel)]
+    best, found = pairs[0]
+    for value, mark in pairs[1:]:
         wins = L.op("gt", value, best)
-        if not plain:   # padding stands for the lowest number, which an element may be as well
-            wins = L.op("bitwise_or", wins, L.op("bitwise_and", L.op("eq", value, best),
-                                                 L.op("lt", where, found)))
-        if dtype.category == dt.FLOAT:
-            odd = L.op("bitwise_and", L.op("ne", value, value), L.op("eq", best, best))
-            wins = L.op("bitwise_or", wins, odd)
-        best, found = L.select(wins, value, best), L.select(wins, where, found)
-    return found
+        best, found = L.select(wins, value, best), L.select(wins, mark, found)
+    if dtype.category != dt.FLOAT:
+        return found
+    odd, last = pairs[-1]
+    for value, mark in reversed(pairs[:-1]):
+        nan = L.op("ne", value, value)
+        odd, last = L.select(nan, value, odd), L.select(nan, mark, last)
+    return L.select(L.op("ne", odd, odd), last, found)
 
 
-def _flat(index, size):
+def position(index, size):
     """Row-major position of an index tuple of arrays."""
     flat = 0
     for i, s in zip(index, size, strict=True):
@@ -266,7 +299,7 @@ class max_pool_grad:
                          + t * d).reshape([-1 if i == j else 1 for j in range(n)])
                         for i, (t, o, s, p, d) in enumerate(zip(key[1: 1 + n], out, stride, padding,
                                                                 dilation, strict=True))]
-                return np.where(places == _flat(here, size), g, g.dtype.type(0))
+                return np.where(places == position(here, size), g, g.dtype.type(0))
         return spread(Columns(), size, kernel, stride, padding, dilation)
 
     def scatter(L, g, places, size, kernel, stride, padding, dilation):
@@ -395,7 +428,7 @@ def _divisor(F, x, n, window, include, override):
         last = F.clamp_max(first + kernel[i], size[i] + padding[i])
         if not include:
             first, last = F.clamp_min(first, 0), F.clamp_max(last, size[i])
-        many = _along(F, last - first, n, i)
+        many = along(F, last - first, n, i)
         count = many if count is None else count * many
     return F.to_dtype(count, x.dtype)
 
@@ -481,239 +514,6 @@ for _n in (1, 2, 3):
     _declare_max(_n)
     _declare_avg(_n)
     _declare_lp(_n)
-
-
-# A given number of windows
-
-
-def _bounds(size, out):
-    """numpy: first and last + 1 of every window."""
-    i = numpy.arange(out)
-    return i * size // out, -(-(i + 1) * size // out)
-
-
-def _longest(size, out):
-    """The size of the largest window (an upper bound where sizes are symbolic)."""
-    if isinstance(size, int) and isinstance(out, int):
-        first, last = _bounds(size, out)
-        return int((last - first).max(initial=0))
-    return (size + out - 1) // out + 1
-
-
-@op("adaptive_sum(input: Tensor, out: list[int]) -> Tensor")
-class adaptive_sum:
-    """The sums [n, c, *out] over adaptive windows of [n, c, *size].
-
-    Element h is in window i of o over s exactly if i is in window h of s over o, so this is its own
-    adjoint with the sizes exchanged.
-    """
-
-    kind, where, tolerance = INDEX, "", TOLERANCE
-
-    def rule(x, out):
-        return Spec((*x.shape[:2], *out), x.dtype, x.device, x.dtype)
-
-    def eager(np, x, out):
-        for axis, o in enumerate(out, 2):
-            shape = list(x.shape)
-            first, last = _bounds(shape[axis], o)
-            shape[axis] = 1
-            x = np.concatenate((x, np.zeros(shape, x.dtype)), axis)  # so that an end is an index
-            if not x.size or not o:
-                shape[axis] = o
-                x = np.zeros(shape, x.dtype)
-                continue
-            x = np.add.reduceat(x, np.stack((first, last), 1).reshape(-1), axis)
-            x = x[(slice(None),) * axis + (slice(None, None, 2),)]
-        return x
-
-    def lower(L, idx, x, out):
-        size = L.shape(x)[2:]
-
-        def inner(k):
-            place = [i * s // o + t for i, s, o, t in zip(idx[2:], size, out, k, strict=True)]
-            inside = [(h, 0, ((i + 1) * s + o - 1) // o)
-                      for h, i, s, o in zip(place, idx[2:], size, out, strict=True)]
-            value = L.at(x, (*idx[:2], *place), mask=L.inside(tuple(inside)),
-                         other=L.const(0, x.dtype))
-            return L.cast(value, x.dtype.wide)
-        extents = tuple(_longest(s, o) for s, o in zip(size, out, strict=True))
-        return L.cast(L.reduce("sum", extents, inner), x.dtype)
-
-    def vjp(F, g, y, x, out):
-        return F.adaptive_sum(g, x.shape[2:])
-
-    def samples(s):
-        yield s(s.f(2, 3, 7, 5), [3, 4])
-        yield s(s.f(2, 3, 4), [7])
-        yield s(s.f(0, 3, 4), [2])
-    dtypes = "float half"
-
-
-def _outputs(name, x, n, output_size):
-    """The output sizes with None as the input's."""
-    if len(x.shape) not in (n + 1, n + 2):
-        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D tensor, but got {list(x.shape)}")
-    made = output_size if isinstance(output_size, (list, tuple)) else [output_size] * n
-    if len(made) != n:
-        raise RuntimeError(f"{name}: output_size must be {n} sizes, got {list(made)}")
-    made = [x.shape[d - n] if o is None else o for d, o in enumerate(made)]
-    if any(decide(o, "<", 0) for o in made):
-        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0, "
-                           f"but got {made}")
-    return made
-
-
-def _divides(size, out):
-    return all(isinstance(s, int) and isinstance(o, int) and o and s % o == 0
-               for s, o in zip(size, out, strict=True))
-
-
-def _declare_adaptive(n):
-    sizes = "int | None" if n == 1 else "int | list[int | None] | None"
-
-    def adaptive(name):
-        def made(x, output_size):
-            return Spec((*x.shape[:-n], *_outputs(name, x, n, output_size)), x.dtype, x.device)
-        return made
-
-    @op(f"adaptive_avg_pool{n}d(input: Tensor, output_size: {sizes}) -> Tensor")
-    class mean:
-        """Means over `output_size` windows a dimension; None keeps the size."""
-
-        where, tolerance = "nn function" if n == 1 else "nn", TOLERANCE
-
-        def rule(x, output_size):
-            spec = adaptive(f"adaptive_avg_pool{n}d")(x, output_size)
-            return spec._replace(compute=x.dtype)
-
-        def decomp(F, x, output_size):
-            out, size = _outputs("adaptive_avg_pool", x, n, output_size), x.shape[-n:]
-            if _divides(size, out):
-                split = [v for s, o in zip(size, out, strict=True) for v in (o, s // o)]
-                head = tuple(x.shape[:-n])
-                dims = tuple(len(head) + 2 * i + 1 for i in range(n))
-                return F.mean(F.reshape(x, (*head, *split)), dims)
-            count = None
-            for i, (s, o) in enumerate(zip(size, out, strict=True)):
-                k = F.arange(o, device=x.device)
-                many = F.floor_divide((k + 1) * s + (o - 1), o) - F.floor_divide(k * s, o)
-                many = _along(F, many, n, i)
-                count = many if count is None else count * many
-            count = F.to_dtype(count, x.dtype)
-            return batched(F, x, n, lambda t: F.adaptive_sum(t, out) / count)
-
-        def samples(s):
-            size = (6, 7, 4)[:n]
-            yield s(s.f(2, 3, *size), 1)
-            yield s(s.f(3, *size), 2)
-            yield s(s.f(2, 3, *size), 5)
-            if n > 1:
-                yield s(s.f(2, 3, *size), [None, 3, 2][:n])
-            yield s.raises(RuntimeError, s.f(3), 2)
-        dtypes = "float half"
-
-    def indices(F, x, out):
-        return batched(F, x, n, lambda t: F.adaptive_max_place(t, out))
-
-    def gathered(F, x, places):
-        rows = F.reshape(x, (*x.shape[:-n], numel(x.shape[-n:])))
-        flat = F.reshape(places, (*x.shape[:-n], numel(places.shape[-n:])))
-        return F.reshape(F.gather(rows, -1, flat), tuple(places.shape))
-
-    @op(f"adaptive_max_pool{n}d(input: Tensor, output_size: {sizes}) -> Tensor")
-    class top:
-        """Maxima over `output_size` windows a dimension; None keeps the size."""
-
-        where, rule = "nn" if n > 1 else "nn", adaptive(f"adaptive_max_pool{n}d")
-
-        def decomp(F, x, output_size):
-            return gathered(F, x, indices(F, x, _outputs("adaptive_max_pool", x, n, output_size)))
-
-        def samples(s):
-            size = (6, 7, 4)[:n]
-            for output_size in (1, 2, 5):
-                yield s(s.f(2, 3, *size, unique=True), output_size)
-            yield s(s.f(3, *size, unique=True), 3)
-        dtypes = "float half"
-
-    @op(f"adaptive_max_pool{n}d_with_indices(input: Tensor, output_size: {sizes}) -> "
-        "tuple[Tensor, Tensor]")
-    class indexed:
-        """Maxima over adaptive windows, and where they lie in the image (row-major, int64)."""
-
-        where, nondiff = "nn", (1,)
-
-        def rule(x, output_size):
-            spec = adaptive(f"adaptive_max_pool{n}d")(x, output_size)
-            return spec, spec._replace(dtype=dt.int64)
-
-        def decomp(F, x, output_size):
-            places = indices(F, x, _outputs("adaptive_max_pool", x, n, output_size))
-            return gathered(F, x, places), places
-
-        def samples(s):
-            yield s(s.f(2, 3, *(6, 7, 4)[:n], unique=True), 2)
-        dtypes = "float"
-    return mean, top, indexed
-
-
-@op("adaptive_max_place(input: Tensor, out: list[int]) -> Tensor")
-class adaptive_max_place:
-    """Where the maximum of each adaptive window lies: row-major in the image, the first of equals.
-    """
-
-    kind, where, nondiff = INDEX, "", True
-
-    def rule(x, out):
-        return Spec((*x.shape[:2], *out), dt.int64, x.device, x.dtype)
-
-    def eager(np, x, out):
-        size, n = x.shape[2:], len(out)
-        index, valid = [], []
-        for i, (s, o) in enumerate(zip(size, out, strict=True)):
-            first, last = _bounds(s, o)
-            place = first[:, None] + np.arange(_longest(s, o))
-            shape = [1] * (2 * n)
-            shape[i], shape[n + i] = place.shape
-            valid.append((place < last[:, None]).reshape(shape))
-            index.append(np.minimum(place, s - 1).reshape(shape))
-        values = x[(slice(None), slice(None), *index)]
-        inside = valid[0]
-        for v in valid[1:]:
-            inside = inside & v
-        inside = np.broadcast_to(inside, values.shape[2:])
-        values = np.where(inside, values, lowest(dt.of_numpy(x.dtype)))
-        flat = np.broadcast_to(_flat(index, size), values.shape[2:])
-        flat = flat.reshape(*out, -1)
-        values = values.reshape(*x.shape[:2], *out, flat.shape[-1])
-        # the first place of a window is inside it, so that a window of nothing but -inf gives that
-        best = np.argmax(values, -1)
-        return np.take_along_axis(np.broadcast_to(flat, values.shape), best[..., None], -1)[..., 0]
-
-    def lower(L, idx, x, out):
-        size = L.shape(x)[2:]
-        far = L.const((1 << 63) - 1, dt.int64)
-
-        def inner(k):
-            place = [i * s // o + t for i, s, o, t in zip(idx[2:], size, out, k, strict=True)]
-            inside = L.inside(tuple((h, 0, ((i + 1) * s + o - 1) // o)
-                                    for h, i, s, o in zip(place, idx[2:], size, out, strict=True)))
-            value = L.at(x, (*idx[:2], *place), mask=inside,
-                         other=L.const(lowest(x.dtype), x.dtype))
-            return value, L.select(inside, L.iota(_flat(place, size), dt.int64), far)
-        extents = tuple(_longest(s, o) for s, o in zip(size, out, strict=True))
-        return L.reduce("argmax", extents, inner)[1]
-
-    def samples(s):
-        yield s(s.any(2, 3, 7, 5), [3, 4])
-        yield s(s.f(2, 3, 4), [7])
-        yield s(s.f(2, 3, 5) * 0 - float("inf"), [2])
-    dtypes = "float half int"
-
-
-for _n in (1, 2, 3):
-    _declare_adaptive(_n)
 
 
 # Unpooling

@@ -197,11 +197,14 @@ class Body:
                 if c in uses:
                     uses[c] += 1
                     highest[c] = max(highest[c], level[e])
+        # Compilers make branches of a selection within one, and no vectors of a loop with branches.
+        chosen = {c for e in topo if isinstance(e, Expr) and e.kind == "Select"
+                  for c in e.fields if c.kind == "Select"}
         found: list[list[Any]] = [[] for _ in range(len(order) + 1)]
         size: dict[Any, int] = {}
         for e in topo:
             size[e] = 1 + sum(size.get(c, 0) for c in self.inputs(e) if c in size)
-            if self._named(e, uses[e], highest[e] > level[e], size[e]):
+            if e in chosen or self._named(e, uses[e], highest[e] > level[e], size[e]):
                 found[level[e]].append(e)
                 size[e] = 0
         return found
