@@ -96,7 +96,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i, cluster in enumerate(self.tail):
             at = self.shortlist_size + i
             parts.append(F.log_softmax(cluster(input), 1) + head[:, at:at + 1])
-        return Tensor.F.cat(parts, 1)  # type: ignore[no-any-return]
+        return Tensor.F.cat(parts, 1).to(input.dtype)  # type: ignore[no-any-return]
 
     def log_prob(self, input: Tensor) -> Tensor:
         """[n, in_features] -> log-probabilities [n, n_classes]."""

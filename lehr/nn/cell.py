@@ -9,6 +9,7 @@ from lehr.nn import functional as F
 from lehr.nn import init
 from lehr.nn.linear import empty
 from lehr.nn.module import Module
+from lehr.tensor.autocast import is_autocast_enabled
 from lehr.tensor.tensor import Tensor
 
 State = tuple[Any, ...]
@@ -64,6 +65,8 @@ class RNNCellBase(Module):
         else:
             states = self._checked(states, x.size(0), alone)
         gates = F.linear(x, self.weight_ih, self.bias_ih)
+        if count == 2 and gates.dtype != states[1].dtype and is_autocast_enabled(x.device.type):
+            gates = gates.to(states[1].dtype)   # the cells keep theirs
         out, cells = Tensor.F.recurrent(
             gates.unsqueeze(0), states[0], states[1] if count == 2 else None, self.weight_hh,
             self.bias_hh, None, mode)

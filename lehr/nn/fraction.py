@@ -9,6 +9,7 @@ from lehr.base import dtype as dt
 from lehr.nn.conv import spread
 from lehr.nn.module import Module
 from lehr.tensor import random
+from lehr.tensor.policy import given
 from lehr.tensor.tensor import Tensor
 
 
@@ -36,6 +37,7 @@ def _pool(input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, 
                            "tensor, but "
                            f"got: {list(input.shape)}")
     F = Tensor.F
+    input = given(f"fractional_max_pool{rank}d", input)
     kernel = spread(kernel_size, rank)
     x = input.unsqueeze(0) if input.dim() == rank + 1 else input
     sizes = tuple(x.shape[2:])

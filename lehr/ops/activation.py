@@ -365,7 +365,7 @@ class mish:
 class softplus:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input exceeds threshold."""
 
-    kind, rule, where, amp = POINTWISE, rule.floating("softplus"), NN, "float32"
+    kind, rule, where = POINTWISE, rule.floating("softplus"), NN
     dtypes, samples = "float half", _with((2.0,), (0.5, 1.0))
 
     def eager(np, x, beta, threshold):

@@ -403,7 +403,7 @@ class square:
 
 @op("reciprocal(input: Tensor) -> Tensor")
 class reciprocal:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     samples = sample.unary(away_from_zero=True)
 
     def eager(np, x):
@@ -446,7 +446,7 @@ def _triple_samples(s):
 class addcmul:
     """input + value * tensor1 * tensor2."""
 
-    kind, rule, where, amp = POINTWISE, _triple, EVERYWHERE, "promote"
+    kind, rule, where = POINTWISE, _triple, EVERYWHERE
     dtypes, samples = "int float half", _triple_samples
 
     def eager(np, x, a, b, value):
@@ -466,7 +466,7 @@ class addcmul:
 class addcdiv:
     """input + value * tensor1 / tensor2; integers are refused."""
 
-    kind, where, amp = POINTWISE, EVERYWHERE, "promote"
+    kind, where = POINTWISE, EVERYWHERE
     dtypes = "float half"
 
     def rule(x, a, b, value=1):

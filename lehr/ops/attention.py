@@ -212,7 +212,7 @@ class attention:
     `causal` hides columns above the diagonal from the top left. `p`: dropout of the probabilities.
     """
 
-    kind, rule, layout, where, amp = EXTERN, _rule, _layout, "", "lower"
+    kind, rule, layout, where = EXTERN, _rule, _layout, ""
     tolerance = {"float32": (1e-5, 1e-5), "float64": (1e-12, 1e-12), "float16": (1e-2, 5e-3),
                  # the probabilities are rounded before the second product
                  "bfloat16": (6e-2, 3e-2)}
@@ -353,7 +353,7 @@ class scaled_dot_product_attention:
     (dimension -3) share a key head. Dropout draws from `(seed, offset)`.
     """
 
-    rule, amp, where, tolerance = _sdpa_rule, "lower", "nn", attention.tolerance
+    rule, where, tolerance = _sdpa_rule, "nn", attention.tolerance
 
     def decomp(F, q, k, v, mask, p, causal, scale, gqa, seed, offset):
         scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale

@@ -136,7 +136,7 @@ class nll_loss:
     """-weight[t] * input[n, t], input a log-probability; the mean divides by the sum of the
     weights."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, target, weight=None, size_average=None, ignore=-100, reduce=None, reduction="mean"):
         want = _matches("nll_loss", x, target, weight)
@@ -324,7 +324,7 @@ class cross_entropy:
     probabilities by the number of rows. `label_smoothing` mixes in the uniform distribution
     (Szegedy et al., 2016). """
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, target, weight=None, size_average=None, ignore=-100, reduce=None, reduction="mean",
              smoothing=0.0):
@@ -415,7 +415,7 @@ def _soft(F, x, target, weight, smoothing):
 class multi_margin_loss:
     """sum over j != t of max(0, margin - x[t] + x[j]) ** p * weight[t] / c."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
              reduction="mean"):
@@ -459,7 +459,7 @@ class multilabel_margin_loss:
     """sum over targets j and other classes i of max(0, 1 - x[j] + x[i]) / c; a row's targets end at
     the first -1."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, target, size_average=None, reduce=None, reduction="mean"):
         if tuple(x.shape) != tuple(target.shape):
@@ -640,7 +640,7 @@ class ctc_loss:
     targets [n, s], or all labels after each other. The mean divides each row by its number of
     labels first. """
 
-    where, amp, tolerance, dtypes = "nn function", "float32", TOLERANCE, "float"
+    where, tolerance, dtypes = "nn function", TOLERANCE, "float"
 
     def rule(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
              zero_infinity=False):

@@ -68,7 +68,7 @@ class complex:
 class polar:
     """abs * exp(i angle)."""
 
-    kind, where, host, dtypes, amp = POINTWISE, "function", True, "float", "float32"
+    kind, where, host, dtypes = POINTWISE, "function", True, "float"
 
     def samples(s):
         yield s(s.f(3, 4), s.f(3, 4))._replace(derive=False)

@@ -101,7 +101,7 @@ class matmul:
     a row on the left, a column on the right, and its dimension disappears. `out_dtype`: result
     dtype where it is not the operands' (float32 of half-precision operands: the unrounded sums)."""
 
-    kind, amp, aliases = EXTERN, "lower", ("linalg.matmul",)
+    kind, aliases = EXTERN, ("linalg.matmul",)
     rule = _matmul_rule
 
     def eager(np: Any, a: Any, b: Any, out_dtype: Any) -> Any:
@@ -153,7 +153,7 @@ def _mm_rule(a: Any, b: Any, out_dtype: Any = None) -> Spec:
 class mm:
     """[m, k] @ [k, n]."""
 
-    rule, amp, kind = _mm_rule, "lower", COMPOSITE
+    rule, kind = _mm_rule, COMPOSITE
 
     def decomp(F: Any, a: Any, b: Any, out_dtype: Any) -> Any:
         return F.matmul(a, b, out_dtype=out_dtype)
@@ -180,7 +180,7 @@ def _bmm_rule(a: Any, b: Any, out_dtype: Any = None) -> Spec:
 class bmm:
     """[b, m, k] @ [b, k, n]."""
 
-    rule, amp = _bmm_rule, "lower"
+    rule = _bmm_rule
 
     def decomp(F: Any, a: Any, b: Any, out_dtype: Any) -> Any:
         return F.matmul(a, b, out_dtype=out_dtype)
@@ -216,7 +216,7 @@ def _vectors(name: str) -> Any:
 class dot:
     """The sum of products of two vectors [n]."""
 
-    rule, amp = _vectors("dot"), "promote"
+    rule = _vectors("dot")
 
     def decomp(F: Any, a: Any, b: Any) -> Any:
         return F.matmul(a, b)
@@ -286,7 +286,7 @@ def _mv_rule(a: Any, v: Any) -> Spec:
 class mv:
     """[m, k] @ [k]."""
 
-    rule, amp = _mv_rule, "lower"
+    rule = _mv_rule
 
     def decomp(F: Any, a: Any, v: Any) -> Any:
         return F.matmul(a, v)
@@ -341,7 +341,7 @@ def _added(product: Any, squeeze: bool = False) -> Any:
 class addmm:
     """beta * input + alpha * (mat1 [m, k] @ mat2 [k, n]); input broadcasts to [m, n]."""
 
-    rule, amp, where = _added(_mm_rule), "lower", "function method inplace"
+    rule, where = _added(_mm_rule), "function method inplace"
 
     def decomp(F: Any, input: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         return _scaled(F, input, F.matmul(a, b, out_dtype=a.dtype.wide), beta, alpha, a.dtype)
@@ -360,7 +360,7 @@ class addmm:
 class addmv:
     """beta * input + alpha * (mat [m, k] @ vec [k])."""
 
-    rule, amp, where = _added(_mv_rule), "lower", "function method inplace"
+    rule, where = _added(_mv_rule), "function method inplace"
 
     def decomp(F: Any, input: Any, a: Any, v: Any, beta: Any, alpha: Any) -> Any:
         return _scaled(F, input, F.matmul(a, v, out_dtype=a.dtype.wide), beta, alpha, a.dtype)
@@ -377,7 +377,7 @@ class addmv:
 class baddbmm:
     """beta * input + alpha * (batch1 [b, m, k] @ batch2 [b, k, n])."""
 
-    rule, amp, where = _added(_bmm_rule), "lower", "function method inplace"
+    rule, where = _added(_bmm_rule), "function method inplace"
 
     def decomp(F: Any, input: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         return _scaled(F, input, F.matmul(a, b, out_dtype=a.dtype.wide), beta, alpha, a.dtype)
@@ -394,7 +394,7 @@ class baddbmm:
 class addbmm:
     """beta * input + alpha * sum over b of (batch1 [b, m, k] @ batch2 [b, k, n])."""
 
-    rule, amp, where = _added(_bmm_rule, squeeze=True), "lower", "function method inplace"
+    rule, where = _added(_bmm_rule, squeeze=True), "function method inplace"
 
     def decomp(F: Any, input: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         batch, m, k = a.shape  # one product over (batch, k)
@@ -444,7 +444,7 @@ def _addr_rule(input: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Spe
 class addr:
     """beta * input + alpha * outer(vec1 [n], vec2 [m])."""
 
-    rule, amp, where = _addr_rule, "lower", "function method inplace"
+    rule, where = _addr_rule, "function method inplace"
 
     def decomp(F: Any, input: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
         product = F.unsqueeze(a, 1) * b
@@ -483,7 +483,7 @@ def _linear_rule(x: Any, w: Any, b: Any = None) -> Spec:
 class linear:
     """input [.., k] @ weight [n, k] transposed + bias [n]: [.., n]."""
 
-    kind, rule, amp, where = EXTERN, _linear_rule, "lower", "nn"
+    kind, rule, where = EXTERN, _linear_rule, "nn"
 
     def eager(np: Any, x: Any, w: Any, b: Any) -> Any:
         if w.ndim == 1:
@@ -544,7 +544,7 @@ def _bilinear_rule(x: Any, y: Any, w: Any, b: Any = None) -> Spec:
 class bilinear:
     """out[.., o] = sum over i, j of input1[.., i] * weight[o, i, j] * input2[.., j] + bias[o]."""
 
-    rule, amp, where = _bilinear_rule, "promote", "nn function"
+    rule, where = _bilinear_rule, "nn function"
 
     def decomp(F: Any, x: Any, y: Any, w: Any, b: Any) -> Any:
         o, i, j = w.shape

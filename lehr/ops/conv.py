@@ -280,7 +280,7 @@ class convolution:
     input [n, c, *size]; weight [o, c / groups, *kernel], transposed [c, o / groups, *kernel]; bias
     [o]. """
 
-    kind, rule, layout, amp, where = EXTERN, _rule, _layout, "lower", "function"
+    kind, rule, layout, where = EXTERN, _rule, _layout, "function"
 
     def eager(np: Any, x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any,
               transposed: Any, output_padding: Any, groups: Any, out_dtype: Any) -> Any:
@@ -414,7 +414,7 @@ def _declare(n: int) -> tuple[Any, Any]:
     @op(f"conv{n}d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: {sizes} = "
         f"1, padding: {sizes} | str = 0, dilation: {sizes} = 1, groups: int = 1) -> Tensor")
     class conv:
-        rule, amp, where = plain_rule, "lower", "nn function"
+        rule, where = plain_rule, "nn function"
 
         def decomp(F: Any, x: Any, *rest: Any) -> Any:
             return batched(F, x, n, lambda t: plain(F, t, *rest))
@@ -446,7 +446,7 @@ def _declare(n: int) -> tuple[Any, Any]:
         f"{sizes} = 1, padding: {sizes} = 0, output_padding: {sizes} = 0, groups: int = 1, "
         f"dilation: {sizes} = 1) -> Tensor")
     class conv_transpose:
-        rule, amp, where = transposed_rule, "lower", "nn function"
+        rule, where = transposed_rule, "nn function"
 
         def decomp(F: Any, x: Any, w: Any, b: Any, stride: Any, padding: Any, output_padding: Any,
                    groups: Any, dilation: Any) -> Any:

@@ -15,7 +15,7 @@ TOLERANCE = {"float32": (1e-5, 1e-5), "float64": (1e-11, 1e-11), "float16": (5e-
 class cosine_similarity:
     """Sum over dim of x1 / max(|x1|, eps) * x2 / max(|x2|, eps)."""
 
-    amp, where, tolerance, dtypes = "float32", "nn function", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn function", TOLERANCE, "float half"
 
     def rule(x, y, dim=1, eps=1e-8):
         shape = rule.broadcast(tuple(x.shape), tuple(y.shape))
@@ -82,7 +82,7 @@ class cdist:
     Euclidean ones of more than 25 rows come from a matrix product, unless `compute_mode` says
     otherwise. """
 
-    amp, where, dtypes = "float32", "function", "float"
+    where, dtypes = "function", "float"
     # cancellation in the product form
     tolerance = {"float32": (1e-4, 1e-4), "float64": (1e-8, 1e-7)}
 
@@ -125,7 +125,7 @@ class cdist:
 class pdist:
     """The p-norm distances of all pairs of rows i < j of [n, d], row-major: [n (n - 1) / 2]."""
 
-    amp, where, tolerance, dtypes = "float32", "nn function", TOLERANCE, "float"
+    where, tolerance, dtypes = "nn function", TOLERANCE, "float"
 
     def rule(x, p=2.0):
         if len(x.shape) != 2:
@@ -191,7 +191,7 @@ class linalg_cross:
 class cross:
     """The vector product along `dim`, or along the first dimension of size 3."""
 
-    rule, amp, dtypes, tolerance = _cross_rule, "promote", "float half int", linalg_cross.tolerance
+    rule, dtypes, tolerance = _cross_rule, "float half int", linalg_cross.tolerance
 
     def decomp(F, x, y, dim):
         shape = rule.broadcast(tuple(x.shape), tuple(y.shape))

@@ -138,7 +138,7 @@ class einsum:
     Operands are contracted from left to right, each pair as one matrix product.
     """
 
-    rule, amp, where = _einsum_rule, "lower", "function"
+    rule, where = _einsum_rule, "function"
 
     def decomp(F: Any, equation: str, operands: Any) -> Any:
         inputs, out = parse(equation, tuple(x.ndim for x in operands))
@@ -227,7 +227,7 @@ class tensordot:
     """Sum of products over the last `dims` dimensions of a and the first of b, or over two lists of
     them."""
 
-    rule, amp, where = _tensordot_rule, "promote", "function"
+    rule, where = _tensordot_rule, "function"
 
     def decomp(F: Any, a: Any, b: Any, dims: Any) -> Any:
         da, db = _axes(a, b, dims)
@@ -337,7 +337,7 @@ class linalg_multi_dot:
     """The product of a chain of matrices in the cheapest order; the first and last may be vectors.
     """
 
-    rule, amp, where = _chain_rule, "lower", "linalg"
+    rule, where = _chain_rule, "linalg"
 
     def decomp(F: Any, tensors: Any) -> Any:
         sizes = [t.shape[0] if t.ndim == 2 else 1 for t in tensors[:1]]
@@ -367,7 +367,7 @@ class linalg_multi_dot:
 class chain_matmul:
     """The product of a chain of matrices in the cheapest order."""
 
-    rule, amp, where = _chain_rule, "lower", "function"
+    rule, where = _chain_rule, "function"
 
     def decomp(F: Any, matrices: Any) -> Any:
         return F.linalg_multi_dot(list(matrices))

@@ -14,7 +14,7 @@ LN2, LN10 = math.log(2), math.log(10)
 
 @op("exp(input: Tensor) -> Tensor")
 class exp:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     c, triton, samples = "lehr_exp_{t}({input})", "lehr_exp({input})", sample.unary((3, 4), ())
 
     def eager(np, x):
@@ -41,7 +41,7 @@ class exp2:
 class expm1:
     """exp(input) - 1, accurate near 0."""
 
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     aliases = ("special.expm1",)
     c, triton, samples = "lehr_expm1_{t}({input})", "lehr_expm1({input})", sample.unary()
 
@@ -54,7 +54,7 @@ class expm1:
 
 @op("log(input: Tensor) -> Tensor")
 class log:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     c, triton, samples = "lehr_log_{t}({input})", "lehr_log({input})", sample.unary(pos=True)
 
     def eager(np, x):
@@ -66,7 +66,7 @@ class log:
 
 @op("log2(input: Tensor) -> Tensor")
 class log2:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     c, triton, samples = "lehr_log2_{t}({input})", "lehr_log2({input})", sample.unary(pos=True)
 
     def eager(np, x):
@@ -78,7 +78,7 @@ class log2:
 
 @op("log10(input: Tensor) -> Tensor")
 class log10:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     c, triton, samples = "lehr_log10_{t}({input})", "lehr_log10({input})", sample.unary(pos=True)
 
     def eager(np, x):
@@ -92,7 +92,7 @@ class log10:
 class log1p:
     """log(1 + input), accurate near 0."""
 
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     aliases = ("special.log1p",)
     c, triton, samples = "lehr_log1p_{t}({input})", "lehr_log1p({input})", sample.unary(pos=True)
 
@@ -119,7 +119,7 @@ class sqrt:
 class rsqrt:
     """1 / sqrt(input)."""
 
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     samples = sample.unary(pos=True)
 
     def eager(np, x):
@@ -204,7 +204,7 @@ SHORT = {
 class pow:
     """input ** exponent. Integers wrap, and a negative integer exponent in a tensor truncates."""
 
-    kind, rule, where, amp = POINTWISE, _power, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, _power, EVERYWHERE
     c, triton = "lehr_pow_{t}({input}, {exponent})", "lehr_pow({input}, {exponent})"
     dtypes = "int float half"
 

@@ -77,7 +77,7 @@ def _cat_layout(spec: Spec, tensors: Any, dim: int) -> Shape:
 class cat:
     """The tensors one after the other along `dim`, in their common dtype."""
 
-    kind, rule, layout, amp, exact = INDEX, _cat_rule, _cat_layout, "promote", True
+    kind, rule, layout, exact = INDEX, _cat_rule, _cat_layout, True
     aliases = ("concat", "concatenate")
     where, described = "function", ("tensors",)
 
@@ -165,7 +165,7 @@ def _stack_rule(tensors: Any, dim: int) -> Spec:
 class stack:
     """The tensors side by side along a new dimension, in their common dtype."""
 
-    kind, rule, amp, exact, where = COMPOSITE, _stack_rule, "promote", True, "function"
+    kind, rule, exact, where = COMPOSITE, _stack_rule, True, "function"
 
     def decomp(F: Any, tensors: Any, dim: int) -> Any:
         place = dim_of(dim, len(tensors[0].shape) + 1)

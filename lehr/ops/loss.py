@@ -80,7 +80,7 @@ def _same_weight(x, weight):
 class mse_loss:
     """(input - target) ** 2."""
 
-    amp, where, tolerance = "float32", "nn", TOLERANCE
+    where, tolerance = "nn", TOLERANCE
     dtypes, samples = "float half", _pair()
 
     def rule(x, t, size_average=None, reduce=None, reduction="mean", weight=None):
@@ -96,7 +96,7 @@ class mse_loss:
 class l1_loss:
     """|input - target|."""
 
-    amp, where, tolerance = "float32", "nn", TOLERANCE
+    where, tolerance = "nn", TOLERANCE
     dtypes, samples = "float half", _pair()
     rule = mse_loss.rule
 
@@ -108,7 +108,7 @@ class l1_loss:
 class smooth_l1_loss:
     """0.5 d ** 2 / beta where |d| < beta, else |d| - 0.5 beta (Girshick, 2015)."""
 
-    amp, where, tolerance = "float32", "nn", TOLERANCE
+    where, tolerance = "nn", TOLERANCE
     dtypes, samples = "float half", _pair({"beta": 0.5}, {"beta": 0.0})
 
     def rule(x, t, size_average=None, reduce=None, reduction="mean", beta=1.0):
@@ -128,7 +128,7 @@ class smooth_l1_loss:
 class huber_loss:
     """0.5 d ** 2 where |d| <= delta, else delta * (|d| - 0.5 delta) (Huber, 1964)."""
 
-    amp, where, tolerance = "float32", "nn", TOLERANCE
+    where, tolerance = "nn", TOLERANCE
     dtypes, samples = "float half", _pair({"delta": 0.5})
 
     def rule(x, t, reduction="mean", delta=1.0, weight=None):
@@ -148,7 +148,7 @@ class kl_div:
     """target * (log(target) - input), input a log-probability; 'batchmean' divides the sum by the
     first size."""
 
-    amp, where, tolerance = "float32", "nn", TOLERANCE
+    where, tolerance = "nn", TOLERANCE
     dtypes = "float half"
 
     def rule(x, t, size_average=None, reduce=None, reduction="mean", log_target=False):
@@ -179,7 +179,7 @@ def _same_size(x, t, text):
 class binary_cross_entropy:
     """-(t log x + (1 - t) log(1 - x)) * weight, logarithms at least -100; input in [0, 1]."""
 
-    where, tolerance, dtypes, amp = "nn", TOLERANCE, "float half", "float32"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, t, weight=None, size_average=None, reduce=None, reduction="mean"):
         _same_size(x, t,
@@ -235,7 +235,7 @@ class binary_cross_entropy:
 class binary_cross_entropy_with_logits:
     """(1 - t) x - (1 + (pos_weight - 1) t) log sigmoid(x), times weight."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, t, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
         _same_size(x, t, "Target size ({}) must be the same as input size ({})")
@@ -265,7 +265,7 @@ class poisson_nll_loss:
     """exp(x) - t x, or x - t log(x + eps) for `log_input` False; `full` adds Stirling's term where
     t > 1."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, t, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None,
              reduction="mean"):
@@ -335,7 +335,7 @@ class gaussian_nll_loss:
 class hinge_embedding_loss:
     """x where target is 1, max(0, margin - x) where it is -1."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, t, margin=1.0, size_average=None, reduce=None, reduction="mean"):
         spec = elementwise(x, t, reduction=reduction_of(size_average, reduce, reduction))
@@ -356,7 +356,7 @@ class hinge_embedding_loss:
 class soft_margin_loss:
     """log(1 + exp(-target * input))."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
     samples = _pair()
 
     def rule(x, t, size_average=None, reduce=None, reduction="mean"):
@@ -371,7 +371,7 @@ class soft_margin_loss:
 class margin_ranking_loss:
     """max(0, margin - target * (input1 - input2))."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, y, t, margin=0.0, size_average=None, reduce=None, reduction="mean"):
         if not len(x.shape) == len(y.shape) == len(t.shape):
@@ -396,7 +396,7 @@ class margin_ranking_loss:
 class multilabel_soft_margin_loss:
     """Binary cross entropy of every class [.., c], averaged over the classes."""
 
-    where, amp, tolerance, dtypes = "nn", "float32", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, t, weight=None, size_average=None, reduce=None, reduction="mean"):
         shape = rule.broadcast(tuple(x.shape), tuple(t.shape))
@@ -418,7 +418,7 @@ class multilabel_soft_margin_loss:
 class cosine_embedding_loss:
     """1 - cos of the rows [n, d] where target [n] is 1, max(0, cos - margin) where it is -1."""
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(x, y, t, margin=0.0, size_average=None, reduce=None, reduction="mean"):
         if len(t.shape) not in (0, 1) or len(x.shape) != len(t.shape) + 1:
@@ -452,7 +452,7 @@ class triplet_margin_loss:
     `swap`: the smaller of the negative's distances to anchor and positive counts (Balntas et al.,
     2016). """
 
-    amp, where, tolerance, dtypes = "float32", "nn", TOLERANCE, "float half"
+    where, tolerance, dtypes = "nn", TOLERANCE, "float half"
 
     def rule(a, p, n, margin=1.0, norm=2.0, eps=1e-6, swap=False, size_average=None, reduce=None,
              reduction="mean"):

@@ -252,7 +252,7 @@ class layer_norm:
     """Standardises over the last dimensions, of sizes `normalized_shape`, which weight and bias
     have too."""
 
-    amp, where, tolerance = "float32", "nn function", TOLERANCE
+    where, tolerance = "nn function", TOLERANCE
 
     def rule(*bound):
         return _layer_norm_rule(*bound)[0]._replace(compute=None)
@@ -335,7 +335,7 @@ def _column(F: Any, t: Any, ndim: int) -> Any:
 class group_norm:
     """Standardises each of `num_groups` groups of channels of [n, c, ..]; weight and bias [c]."""
 
-    amp, where, tolerance = "float32", "nn function", TOLERANCE
+    where, tolerance = "nn function", TOLERANCE
 
     def rule(x: Any, groups: Any, w: Any = None, b: Any = None, eps: Any = 1e-5) -> Spec:
         if groups <= 0:
@@ -502,7 +502,7 @@ class local_response_norm:
 class normalize:
     """x / max(the p-norm over dim, eps)."""
 
-    amp, where, tolerance = "float32", "nn", TOLERANCE
+    where, tolerance = "nn", TOLERANCE
 
     def rule(x: Any, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12) -> Spec:
         return Spec(tuple(x.shape), x.dtype, x.device, x.dtype)

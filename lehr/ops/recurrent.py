@@ -240,7 +240,7 @@ class recurrent:
     mode: lstm | gru | tanh | relu. `reverse` begins at the last step.
     """
 
-    where, amp = "", "lower"
+    where = ""
 
     def rule(gates, h0, c0, weight, bias, projection, mode, reverse=False):
         _checked(gates, h0, c0, weight, projection, mode)

@@ -60,7 +60,7 @@ def reductions(*calls, dims=(None, 0, -1, [0, 2]), **options):
 class sum:
     """The sum over `dim`, 0 of nothing. Integers and bool add up in int64."""
 
-    kind, rule, where, monoid, exact, amp = REDUCE, rule.sum_like, METHOD, "sum", True, "float32"
+    kind, rule, where, monoid, exact = REDUCE, rule.sum_like, METHOD, "sum", True
     samples = reductions({"dtype": dt.float64})
 
     def eager(np, x, dim, keepdim, dtype):
@@ -108,7 +108,7 @@ class mean:
 class prod:
     """The product over `dim`, 1 of nothing. Integers and bool multiply in int64."""
 
-    kind, rule, where, monoid, amp = REDUCE, rule.sum_like, METHOD, "prod", "float32"
+    kind, rule, where, monoid = REDUCE, rule.sum_like, METHOD, "prod"
 
     def eager(np, x, dim, keepdim, dtype):
         return np.multiply.reduce(x, axis=rule.dims_of(dim, x.ndim), keepdims=keepdim)
@@ -483,7 +483,7 @@ def _logsumexp_rule(x, dim, keepdim=False) -> Spec:
 class logsumexp:
     """log(sum(exp(input))) over `dim`, without overflow; -inf of nothing."""
 
-    kind, rule, where, amp = REDUCE, _logsumexp_rule, METHOD, None
+    kind, rule, where = REDUCE, _logsumexp_rule, METHOD
     aliases = ("special.logsumexp",)
 
     def decomp(F, x, dim, keepdim):
@@ -513,7 +513,7 @@ class logsumexp:
 class trace:
     """The sum of the diagonal of a matrix."""
 
-    kind, where, amp = REDUCE, METHOD, "float32"
+    kind, where = REDUCE, METHOD
 
     def rule(x):
         if len(x.shape) != 2:

@@ -241,7 +241,6 @@ class Op:
               views)
     scatter   (L, *bound) -> L.scatter(base, extents, index, value, mode)
     dtypes    words for the generated samples: "float int bool half"; "" = all that the rule takes
-    amp       autocast policy: "lower" | "float32" | "promote" | None
     where     space-separated places where the API exists: function method inplace property nn
               special
               linalg fft (inplace means the derived `name_`)
@@ -259,7 +258,7 @@ class Op:
 
     DEFAULTS: dict[str, Any] = {
         "kind": COMPOSITE, "rule": None, "layout": None, "eager": None, "decomp": None,
-        "vjp": None, "inverse": None, "c": None, "triton": None, "monoid": None, "amp": None,
+        "vjp": None, "inverse": None, "c": None, "triton": None, "monoid": None,
         "where": "function method", "api": None, "aliases": (), "nondiff": False, "host": False,
         "exact": False, "described": (), "breaks": None, "samples": None, "tolerance": {},
         "lower": None, "scatter": None, "dtypes": "", "doc": "", "checks": None,
@@ -293,7 +292,6 @@ class Op:
     c: Any
     triton: Any
     monoid: str | None
-    amp: str | None
     where: str
     api: str
     aliases: tuple[str, ...]

@@ -200,7 +200,7 @@ class interpolate:
     """Images [n, c, *size] at another size: nearest, nearest-exact, area, linear, bilinear,
     bicubic, trilinear."""
 
-    rule, amp, where, tolerance = _interpolate_rule, None, "nn", TOLERANCE
+    rule, where, tolerance = _interpolate_rule, "nn", TOLERANCE
 
     def decomp(F, x, size, factor, mode, align, recompute, antialias):
         out, factors = _targets(x, size, factor, recompute)
@@ -337,7 +337,7 @@ class grid_sample:
     """Images [n, c, *size] at the points of grid [n, *out, dimensions], x first, -1 and 1 the
     borders."""
 
-    rule, amp, where, tolerance = _grid_rule, "promote", "nn", TOLERANCE
+    rule, where, tolerance = _grid_rule, "nn", TOLERANCE
 
     def decomp(F, x, grid, mode, padding, align):
         n, sizes = x.ndim - 2, x.shape[2:]

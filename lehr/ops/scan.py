@@ -41,7 +41,7 @@ def _scans(s):
 class cumsum:
     """The running sum along `dim`; integers and bool add up in int64."""
 
-    kind, rule, where, monoid, amp = SCAN, _running, "function method inplace", "sum", "float32"
+    kind, rule, where, monoid = SCAN, _running, "function method inplace", "sum"
     samples = _scans
 
     def eager(np, x, dim, dtype):
@@ -57,7 +57,7 @@ class cumsum:
 class cumprod:
     """The running product along `dim`; integers and bool multiply in int64."""
 
-    kind, rule, where, monoid, amp = SCAN, _running, "function method inplace", "prod", "float32"
+    kind, rule, where, monoid = SCAN, _running, "function method inplace", "prod"
 
     def eager(np, x, dim, dtype):
         return _along(np, np.multiply.accumulate, x, dim)

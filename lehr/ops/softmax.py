@@ -47,7 +47,7 @@ def _axis(x, dim):
 class softmax:
     """exp(input) over its sum along `dim`."""
 
-    kind, rule, where, amp = REDUCE, _rows, "function method", "float32"
+    kind, rule, where = REDUCE, _rows, "function method"
     aliases, dtypes, samples = ("special.softmax",), "float half", _row_samples
 
     def eager(np, x, dim, dtype):
@@ -72,7 +72,7 @@ class softmax:
 class log_softmax:
     """input minus the logarithm of the sum of exp(input) along `dim`."""
 
-    kind, rule, where, amp = REDUCE, _rows, "function method", "float32"
+    kind, rule, where = REDUCE, _rows, "function method"
     aliases, dtypes, samples = ("special.log_softmax",), "float half", _row_samples
 
     def eager(np, x, dim, dtype):
@@ -110,7 +110,7 @@ FUNCTIONAL = ("input: Tensor, dim: int | None = None, _stacklevel: int = 3,"
 class nn_softmax:
     """`softmax`; without `dim` along dimension 0 of 0-d, 1-d and 3-d inputs, 1 of others."""
 
-    kind, api, rule, where, amp = REDUCE, "softmax", _implicit_rule, "nn", "float32"
+    kind, api, rule, where = REDUCE, "softmax", _implicit_rule, "nn"
     dtypes, samples = "float half", _implicit_samples
 
     def decomp(F, x, dim, stacklevel, dtype):
@@ -121,7 +121,7 @@ class nn_softmax:
 class nn_log_softmax:
     """`log_softmax`; without `dim` along dimension 0 of 0-d, 1-d and 3-d inputs, 1 of others."""
 
-    kind, api, rule, where, amp = REDUCE, "log_softmax", _implicit_rule, "nn", "float32"
+    kind, api, rule, where = REDUCE, "log_softmax", _implicit_rule, "nn"
     dtypes, samples = "float half", _implicit_samples
 
     def decomp(F, x, dim, stacklevel, dtype):
@@ -132,7 +132,7 @@ class nn_log_softmax:
 class softmin:
     """`softmax` of the negated input."""
 
-    kind, rule, where, amp = REDUCE, _implicit_rule, "nn", "float32"
+    kind, rule, where = REDUCE, _implicit_rule, "nn"
     dtypes, samples = "float half", _implicit_samples
 
     def decomp(F, x, dim, stacklevel, dtype):

@@ -43,7 +43,7 @@ class erfc:
 class erfinv:
     """The inverse of erf on (-1, 1)."""
 
-    kind, rule, where, amp, host = POINTWISE, rule.float_unary, EVERYWHERE, "float32", True
+    kind, rule, where, host = POINTWISE, rule.float_unary, EVERYWHERE, True
     aliases = ("special.erfinv",)
     samples = sample.unary(domain=(-0.95, 0.95), low=0, high=2)
 

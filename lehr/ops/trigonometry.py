@@ -37,7 +37,7 @@ class cos:
 
 @op("tan(input: Tensor) -> Tensor")
 class tan:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     c, triton = "lehr_tan_{t}({input})", "lehr_tan({input})"
     samples = sample.unary(domain=(-1.3, 1.3))
 
@@ -50,7 +50,7 @@ class tan:
 
 @op("asin(input: Tensor) -> Tensor")
 class asin:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     aliases = ("arcsin",)
     c, triton, samples = "lehr_asin_{t}({input})", "lehr_asin({input})", sample.unary(**UNIT)
 
@@ -63,7 +63,7 @@ class asin:
 
 @op("acos(input: Tensor) -> Tensor")
 class acos:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     aliases = ("arccos",)
     c, triton, samples = "lehr_acos_{t}({input})", "lehr_acos({input})", sample.unary(**UNIT)
 
@@ -88,7 +88,7 @@ class atan:
 
 @op("sinh(input: Tensor) -> Tensor")
 class sinh:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     c, triton, samples = "lehr_sinh_{t}({input})", "lehr_sinh({input})", sample.unary()
 
     def eager(np, x):
@@ -100,7 +100,7 @@ class sinh:
 
 @op("cosh(input: Tensor) -> Tensor")
 class cosh:
-    kind, rule, where, amp = POINTWISE, rule.float_unary, EVERYWHERE, "float32"
+    kind, rule, where = POINTWISE, rule.float_unary, EVERYWHERE
     c, triton, samples = "lehr_cosh_{t}({input})", "lehr_cosh({input})", sample.unary()
 
     def eager(np, x):
@@ -164,7 +164,7 @@ class atanh:
 class atan2:
     """The angle of the point (other, input), in (-pi, pi]."""
 
-    kind, rule, where, amp = POINTWISE, rule.float_binary, EVERYWHERE, "promote"
+    kind, rule, where = POINTWISE, rule.float_binary, EVERYWHERE
     aliases = ("arctan2",)
     c, triton = "lehr_atan2_{t}({input}, {other})", "lehr_atan2({input}, {other})"
     samples = sample.binary(away_from_zero=True)

@@ -8,6 +8,7 @@ are the same code in both.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,10 @@ def call(op: Op, args: tuple[Any, ...]) -> Any:
     if state.special:
         if state.profile is not None and state.tracer is None:
             return state.profile(op, args)
-        if state.autocast is not None and op.amp is not None:
-            return state.autocast.run(op, args)
+        if state.autocast is not None and op.name in state.autocast.listed:
+            done = state.autocast.run(op, args)
+            if done is not NotImplemented:
+                return done
         tracer = state.tracer
         if tracer is not None:
             args = tracer.lift(op, args)
@@ -62,7 +65,7 @@ def call(op: Op, args: tuple[Any, ...]) -> Any:
     elif way is PARTS or (record and op.vjp is None):
         made = NotImplemented
         if op.decomp is not None:
-            made = decompose(F, op, args, op.rule(*args))
+            made = outside(_parts, op, args)
         if made is not NotImplemented:
             return _named(op, made) if type(made) is tuple else made
         raise RuntimeError(f"derivative for {op.name} is not implemented")
@@ -77,6 +80,23 @@ def call(op: Op, args: tuple[Any, ...]) -> Any:
 
 F = Functions(call)
 Tensor.F = F
+
+
+def _parts(op: Op, args: tuple[Any, ...]) -> Any:
+    return decompose(F, op, args, op.rule(*args))
+
+
+def outside(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)` outside the autocast regions in force."""
+    state = STATE
+    before = state.autocast
+    if before is None:
+        return function(*args)
+    state.autocast = None
+    try:
+        return function(*args)
+    finally:
+        state.autocast = before
 
 
 def mark(out: Any) -> None:
@@ -186,7 +206,7 @@ def inplace(op: Op, args: tuple[Any, ...]) -> Any:
                 target._storage.written()
                 return target
     source = F.clone(target) if recorded and _saves_target(op, args) else target
-    made = call(op, args if source is target else (source, *args[1:]))
+    made = outside(call, op, args if source is target else (source, *args[1:]))
     if made._shape != target._shape:
         raise RuntimeError(f"output with shape {list(target._shape)} doesn't match the broadcast "
                            f"shape {list(made._shape)}")

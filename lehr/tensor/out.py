@@ -45,7 +45,7 @@ def casts(op: Op, several: bool) -> bool:
 
 def write_out(op: Op, bound: tuple[Any, ...], out: Any) -> Any:
     """`out=`: the result is written into the given tensor(s), which are returned."""
-    made = dispatch.call(op, bound)
+    made = dispatch.outside(dispatch.call, op, bound)    # autocast leaves these alone
     several = isinstance(made, tuple)
     values = made if several else (made,)
     targets = tuple(out) if several and isinstance(out, (tuple, list)) else (out,)

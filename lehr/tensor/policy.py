@@ -2,19 +2,20 @@
 
 (Micikevicius et al., 2018, Mixed Precision Training.)
 
-`Op.amp` says which: "lower" ops (products) take the region's dtype, "float32" ops (exponentials,
-sums, losses) float32, "promote" ops the widest of what they get. float64 is left alone. What an op
-is made of runs outside the region.
+The table in `lehr.ops.precision` says which ops, for every device type. float64 is left alone. What
+a listed op is made of runs outside the region.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from typing import Any
 
 from lehr.base import dtype as dt
 from lehr.base.dtype import DType
+from lehr.ops.precision import PRECISION, precision_of
 from lehr.ops.registry import Op
 from lehr.tensor import dispatch
 from lehr.tensor.state import STATE
@@ -25,6 +26,8 @@ LOWER: dict[str, tuple[DType, ...]] = {
     "cpu": (dt.bfloat16, dt.float16), "cuda": (dt.float16, dt.bfloat16, dt.float32)}
 # Other device types that PyTorch knows, of which no machine here has any.
 ABSENT = ("xpu", "mps", "hpu", "ipu", "xla", "mtia", "privateuseone")
+# Precisions that compute in float32.
+WIDE = frozenset(("float32", "rounded"))
 DEFAULT: dict[str, DType] = {kind: dtypes[0] for kind, dtypes in LOWER.items()}
 
 
@@ -34,19 +37,26 @@ def has_cuda() -> bool:
     return cuda is not None and bool(cuda.is_available())
 
 
+@functools.cache
+def _listed(devices: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name for device in devices for name in PRECISION.get(device, ()))
+
+
 class Policy:
     """The regions in force.
 
     devices  device type -> dtype, for those that are enabled
     caching  casts of weights are kept until the outermost region ends
     casts    these casts
+    listed   the ops that any of these device types has in the table
     """
 
-    __slots__ = ("caching", "casts", "devices")
+    __slots__ = ("caching", "casts", "devices", "listed")
     __lehr_constant__ = True    # captured programs may leave one behind
 
     def __init__(self, devices: dict[str, DType], caching: bool, casts: dict[Any, Any]) -> None:
         self.devices, self.caching, self.casts = devices, caching, casts
+        self.listed = _listed(tuple(devices))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -67,19 +77,26 @@ class Policy:
         self.casts.clear()
 
     def run(self, op: Op, args: tuple[Any, ...]) -> Any:
-        """The op on arguments cast as its policy says, its parts outside the region."""
+        """The op on arguments cast as the table says, its parts outside the region; NotImplemented
+        where the table says nothing of this call.
+        """
         found = _floating(op, args)
-        low = self.devices.get(found[0].device.type) if found else None
-        if low is not None:
-            want = low
-            if op.amp == "float32" or (op.amp == "promote" and any(
-                    t.dtype is dt.float32 for t in found)):
-                want = dt.float32
-            if op.amp != "promote" or any(t.dtype is not want for t in found):
-                args = self._cast(op, args, want, low)
+        if not found:
+            return NotImplemented
+        device = found[0].device.type
+        low, named = self.devices.get(device), precision_of(op.name, device, args)
+        if low is None or named is None:
+            return NotImplemented
+        if named == "parts":
+            return op.decomp(dispatch.F, *args)  # type: ignore[misc]
+        wide = named in WIDE or (named == "promote" and any(t.dtype is dt.float32 for t in found))
+        want = dt.float32 if wide else low
+        if any(t.dtype is not want for t in found):
+            args = self._cast(op, args, want, low)
         STATE.autocast = None
         try:
-            return dispatch.call(op, args)
+            out = dispatch.call(op, args)
+            return Tensor.F.to_dtype(out, low) if named == "rounded" else out
         finally:
             STATE.autocast = self
 
@@ -130,6 +147,17 @@ def _floating(op: Op, args: tuple[Any, ...]) -> list[Tensor]:
         elif _eligible(a):
             out.append(a)
     return out
+
+
+def given(name: str, t: Tensor) -> Tensor:
+    """What a listed function that is no op computes with: the argument, cast as the table says."""
+    now = STATE.autocast
+    if now is None or name not in now.listed or not _eligible(t):
+        return t
+    low, named = now.devices.get(t.device.type), precision_of(name, t.device.type, (t,))
+    if low is None or named is None:
+        return t
+    return now._one(t, dt.float32 if named in WIDE else low, low)  # type: ignore[no-any-return]
 
 
 def supported(device: str, dtype: DType) -> bool:

@@ -100,3 +100,24 @@ def test_dropout_of_attention_keeps_the_mean_and_drops_the_share():
     assert abs(kept / draws - 0.5) < 5 * 0.5 / (2 * n * n * draws) ** 0.5
     away = ((total / draws - weights) / weights * draws ** 0.5)
     assert abs(away.mean().item()) < 5 / (2 * n * n) ** 0.5 and abs(away.std().item() - 1) < 0.05
+
+
+def test_bilinear_under_autocast_rounds_nothing():
+    x, y, w = (RNG.standard_normal(s).astype(np.float32) for s in ((6, 8), (6, 7), (3, 8, 7)))
+    want = np.einsum("ni,oij,nj->no", x, w, y, dtype=np.float64)
+    made = []
+    for lib, functional in ((lehr, F), (torch, TF)):
+        with lib.autocast("cpu"):
+            made.append(functional.bilinear(*map(lib.from_numpy, (x, y, w))))
+    assert [str(t.dtype) for t in made] == ["torch.float32"] * 2
+    assert off(made[0], want) < 1e-5 < 1e-3 < off(made[1], want)
+
+
+def test_cells_of_projected_lstms_under_autocast():
+    """The one dtype that differs: torch's other LSTM layers, and lehr's, round cells, too."""
+    def cells(lib, size):
+        with lib.autocast("cpu"):
+            return str(lib.nn.LSTM(3, 4, proj_size=size)(lib.zeros(5, 2, 3))[1][1].dtype)
+
+    assert [cells(lehr, n) for n in (0, 2)] == ["torch.bfloat16"] * 2
+    assert [cells(torch, n) for n in (0, 2)] == ["torch.bfloat16", "torch.float32"]
