@@ -34,6 +34,10 @@ PLAIN = [
     (2, 12, 12, 4, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1)),  # of three channels
     (2, 6, 18, 6, (6, 6), (3, 3), (1, 1), (1, 1), (1, 1)),  # more come out
     (1, 32, 32, 32, (3, 3), (3, 3), (1, 1), (3, 3), (1, 1)),
+    # more edges than rows, rows of more than one strip, several images
+    (2, 40, 40, 40, (12, 33), (7, 7), (1, 1), (3, 3), (1, 1)),
+    (3, 32, 32, 2, (6, 31), (3, 5), (1, 1), (1, 2), (1, 1)),
+    (2, 36, 36, 9, (5, 6, 17), (2, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 2)),
 ]
 
 
@@ -191,7 +195,8 @@ def test_a_small_network_learns_as_in_eager_mode():
     np.testing.assert_allclose(losses[1], losses[0], 1e-4)
 
 
-@pytest.mark.parametrize("c, o, groups", [(40, 100, 1), (72, 72, 72), (64, 64, 16), (64, 64, 4)])
+@pytest.mark.parametrize("c, o, groups", [(40, 100, 1), (72, 72, 72), (64, 64, 16), (64, 64, 4),
+                                          (16, 16, 16), (32, 32, 2)])
 def test_any_number_of_threads_gives_the_same_bits(c, o, groups):
     x = lehr.from_numpy(array(4, c, 32, 33))
     w, g = lehr.from_numpy(array(o, c // groups, 3, 3)), lehr.from_numpy(array(4, o, 32, 33))

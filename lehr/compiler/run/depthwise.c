@@ -6,8 +6,16 @@
    vector is of one group, are copies of one channel. Results
    along a row that meet the same taps are summed in registers, STRIP of them at a time. Channels
    that are left over make a vector with some of those before, or one whose other lanes count
-   nothing where there are too few channels for one. */
+   nothing where there are too few channels for one.
+
+   Where an image's block of channels fits a cache, a thread works on a copy of it, whose pixels lie
+   STEP apart: no two of them share a place of the cache, and their addresses are plain numbers.
+   What a result is summed of, and in which order, is the same. */
 #define STRIP 8 /* results along a row */
+#define LONG 14 /* of a copy */
+#define STEP 16 /* floats of a pixel there, no fewer than LANES or the channels of a group */
+#define FITS (2 << 20) /* bytes */
+#define FEW 9     /* taps: no more are not worth a copy of what has its channels together */
 #define PARTS 16
 
 
@@ -33,6 +41,8 @@ typedef struct {
   int64_t channels, blocks, wide, taps, span; /* wide: parts of blocks; span: floats of a block */
   float *w;          /* [blocks][taps][in][LANES], of gradients [parts] of them */
   ints by[8];        /* which lane each lane meets */
+  const span *tall;  /* of the dimension before */
+  int64_t tall_count;
 } plan;
 
 /* Where a block of channels begins. */
@@ -73,15 +83,9 @@ static const float *end_of(const float *x, const int64_t *step, const int64_t *s
       const float *a = x + hits[i].x, *b = w + hits[i].tap * in * LANES;                     \
       vec e[R], slow[R];                                                                     \
       if (in >= LANES) {                                                                     \
-        vec other[3] = {0}; /* a result alone would wait for each sum */                     \
         for (int64_t j = 0; j < in; j += 4)                                                  \
-          UNROLL for (int k = 0; k < 4; k++, b += LANES) {                                   \
-            if (R == 1 && k)                                                                 \
-              other[k - 1] += a[j + k] * *(const vec *)b;                                    \
-            else                                                                             \
-              UNROLL for (int r = 0; r < R; r++) sum[r] += a[at[r] + j + k] * *(const vec *)b;\
-          }                                                                                  \
-        if (R == 1) sum[0] += other[0] + other[1] + other[2];                                \
+          UNROLL for (int k = 0; k < 4; k++, b += LANES)                                     \
+            UNROLL for (int r = 0; r < R; r++) sum[r] += a[at[r] + j + k] * *(const vec *)b; \
         continue;                                                                            \
       }                                                                                      \
       if (a + at[R - 1] + LANES <= limit) {                                                  \
@@ -109,6 +113,39 @@ static const float *end_of(const float *x, const int64_t *step, const int64_t *s
 ROW(1)
 ROW(4)
 ROW(8)
+
+/* The same of a copy. What lies behind its last row may be read. */
+#define LINE(R)                                                                              \
+  static __attribute__((noinline)) void line_##R(                                            \
+      const plan *f, const hit *hits, int64_t count, const float *x, const float *w,         \
+      float *y, int64_t y_step, int64_t n) {                                                 \
+    vec sum[R];                                                                              \
+    int64_t in = f->q->in;                                                                   \
+    UNROLL for (int r = 0; r < R; r++) sum[r] = (vec){0};                                    \
+    for (int64_t i = 0; i < count; i++) {                                                    \
+      const float *a = x + hits[i].x, *b = w + hits[i].tap * in * LANES;                     \
+      if (in >= LANES) {                                                                     \
+        for (int64_t j = 0; j < in; j += 4, a += 4)                                          \
+          UNROLL for (int k = 0; k < 4; k++, b += LANES) {                                   \
+            vec by = *(const vec *)b;                                                        \
+            UNROLL for (int r = 0; r < R; r++) sum[r] += a[r * STEP + k] * by;               \
+          }                                                                                  \
+      } else if (in == 1) {                                                                  \
+        vec by = *(const vec *)b;                                                            \
+        UNROLL for (int r = 0; r < R; r++) sum[r] += *(const vec *)(a + r * STEP) * by;      \
+      } else {                                                                               \
+        for (int64_t j = 0; j < in; j++, b += LANES) {                                       \
+          ints at = f->by[j];                                                                \
+          vec by = *(const vec *)b;                                                          \
+          UNROLL for (int r = 0; r < R; r++) sum[r] +=                                       \
+              shuffled(*(const vec *)(a + r * STEP), at) * by;                               \
+        }                                                                                    \
+      }                                                                                      \
+    }                                                                                        \
+    UNROLL for (int r = 0; r < R; r++) if (r < n) *(vec *)(y + r * y_step) = sum[r];         \
+  }
+LINE(8)
+LINE(14)
 
 /* The taps that a span of row (o0, o1) meets. */
 static int64_t hits_of(const lehr_convolution *q, const span *a, const span *b, const span *c,
@@ -170,6 +207,119 @@ static void correlate(void *ctx, int64_t chunk, int64_t worker) {
   const plan *f = ctx;
   (void)worker;
   rows_of(f, chunk, sum, f->w);
+}
+
+static int64_t pixels_of(const int64_t *size) { return size[0] * size[1] * size[2]; }
+
+static void dense(int64_t *step, const int64_t *size, int64_t pixel) {
+  step[3] = pixel;
+  for (int d = 3; d > 0; d--) step[d - 1] = step[d] * size[d - 1];
+}
+
+/* `count` channels of an image that has them `apart`, together in `to`; `back`: from there. */
+static void turn_block(float *apart, int64_t step, float *to, int64_t to_step, int64_t pixels,
+                       int64_t count, int back) {
+  int64_t whole = pixels / LANES * LANES;
+  for (int64_t c = 0; c < count; c += LANES)
+    for (int64_t p = 0; p < whole; p += LANES) {
+      float *a = apart + c * step + p, *b = to + p * to_step + c;
+      square(back ? b : a, back ? to_step : step, back ? a : b, back ? step : to_step, NULL);
+    }
+  for (int64_t p = whole; p < pixels; p++)
+    for (int64_t c = 0; c < count; c++)
+      if (back)
+        apart[c * step + p] = to[p * to_step + c];
+      else
+        to[p * to_step + c] = apart[c * step + p];
+}
+
+/* A copy of a block of an image's channels, and what lies between its pixels. */
+static const float *copy_of(const float *x, const int64_t *x_step, const float *apart,
+                            const int64_t *turn, const int64_t *size, int64_t image,
+                            int64_t channel, int64_t count, int which) {
+  float *made = scratch(which, (pixels_of(size) + LONG) * STEP * 4), *to = made;
+  if (apart) {
+    turn_block((float *)apart + image * turn[0] + channel * turn[1], turn[1], made, STEP,
+               pixels_of(size), count, 0);
+    return made;
+  }
+  for (int64_t i = 0; i < size[0]; i++)
+    for (int64_t j = 0; j < size[1]; j++) {
+      const float *from = x + image * x_step[0] + i * x_step[1] + j * x_step[2] + channel;
+      for (int64_t k = 0; k < size[2]; k++, to += STEP, from += x_step[3])
+        for (int64_t c = 0; c < count; c += LANES) *(vec *)(to + c) = *(const vec *)(from + c);
+    }
+  return made;
+}
+
+/* n results, a way apart. */
+static void strips(const plan *f, const hit *hits, int64_t count, const float *x, int64_t x_step,
+                   float *y, int64_t y_step, int64_t n, const float *limit) {
+  for (int64_t i = 0, m; i < n; i += m) {
+    m = least(n - i, x_step == STEP && n - i > STRIP ? LONG : STRIP);
+    if (x_step == STEP && n > 4)
+      (m > STRIP ? line_14 : line_8)(f, hits, count, x + i * STEP, f->w, y + i * y_step, y_step, m);
+    else
+      (m == 1 ? row_1 : m <= 4 ? row_4 : row_8)(
+          f, hits, count, x + i * x_step, x_step, f->w, y + i * y_step, y_step, m, limit);
+  }
+}
+
+/* All results of a block: along rows or, where few of a row meet the same taps, down columns. */
+static void whole_block(const plan *f) {
+  const lehr_convolution *q = f->q;
+  const float *limit = end_of(q->x, q->x_step, q->size, 1, f->channels);
+  const int64_t *xs = q->x_step, *ys = q->y_step;
+  hit *hits = scratch(0, (f->taps + 1) * (int64_t)sizeof(hit));
+  for (int64_t i = 0; i < q->many[0]; i++) {
+    span a = meet(q, 0, i);
+    for (const span *b = f->tall; b < f->tall + f->tall_count; b++)
+      for (const span *c = f->spans; c < f->spans + f->count; c++) {
+        int64_t count = hits_of(q, &a, b, c, hits);
+        int down = c->count < 4 && b->count > c->count;
+        const span *d = down ? b : c, *e = down ? c : b;
+        int64_t k = 2 + !down, l = 2 + down;
+        float *y = q->y + a.first * ys[1] + b->first * ys[2] + c->first * ys[3];
+        for (int64_t j = 0; j < e->count; j++)
+          strips(f, hits, count, q->x + j * e->step_at * xs[l], d->step_at * xs[k],
+                 y + j * e->step * ys[l], d->step * ys[k], d->count, limit);
+      }
+  }
+}
+
+/* A block of channels of an image. */
+static void correlate_block(void *ctx, int64_t chunk, int64_t worker) {
+  plan f = *(const plan *)ctx;
+  lehr_convolution q = *f.q;
+  int64_t image = chunk / f.blocks, b = chunk % f.blocks, at = block_at(&f, b);
+  int64_t count = q.in < LANES ? LANES : q.in, pixels = pixels_of(q.many);
+  (void)worker;
+  if (q.x_from || f.taps * q.in > FEW) {
+    q.x = copy_of(q.x, q.x_step, q.x_from, q.x_turn, q.size, image, met_at(&f, at), count, 1);
+    dense(q.x_step, q.size, STEP);
+  } else {
+    q.x += image * q.x_step[0] + met_at(&f, at);
+  }
+  if (q.y_into) {
+    q.y = scratch(2, pixels * LANES * 4);
+    dense(q.y_step, q.many, LANES);
+  } else {
+    q.y += image * q.y_step[0] + at;
+  }
+  q.batch = 1;
+  f.w += b * f.span;
+  f.q = &q, f.channels = count;
+  whole_block(&f);
+  if (q.y_into)
+    turn_block(q.y_into + image * q.y_turn[0] + at * q.y_turn[1], q.y_turn[1], q.y, LANES, pixels,
+               LANES, 1);
+}
+
+/* Whether threads are to work on copies of blocks. */
+static int by_block(const lehr_runtime *rt, const plan *f) {
+  int64_t tasks = f->q->batch * f->blocks;
+  int64_t bytes = (pixels_of(f->q->size) + pixels_of(f->q->many)) * STEP * 4;
+  return f->channels >= LANES && bytes <= FITS && (rt->threads == 1 || tasks >= 2 * rt->threads);
 }
 
 /* Adds e * x over n results in a row to the gradients of T taps; `LOAD`s vectors. */
@@ -263,10 +413,12 @@ static void begin(plan *f, const lehr_convolution *q) {
   f->rows = q->batch * q->many[0] * q->many[1];
   for (int j = 0; j < q->in && q->in < LANES; j++)
     for (int l = 0; l < LANES; l++) f->by[j][l] = (int32_t)(l / q->in * q->in + j);
-  span *made = malloc((size_t)(q->many[2] + 1) * sizeof(span));
+  span *made = malloc((size_t)(q->many[1] + q->many[2] + 1) * sizeof(span));
   if (!made) abort();
   f->count = spans(q, 2, made);
   f->spans = made;
+  f->tall = made + q->many[2];
+  f->tall_count = spans(q, 1, made + q->many[2]);
 }
 
 /* Zeros, from the begin of a line of the cache. */
@@ -277,15 +429,21 @@ static float *room(int64_t floats) {
   return memset(made, 0, bytes);
 }
 
-/* The element of the kernel for number `n` of a block: tap, channel that it meets, lane; NULL for a
-   lane without a channel. */
-static float *element(const plan *f, int64_t b, int64_t n) {
+/* Where in the kernel the numbers of a block begin, [tap][channel that is met][lane]: `to` gets the
+   place of each lane's, -1 for one without a channel. */
+static void lanes_of(const plan *f, int64_t b, int64_t *to) {
   const lehr_convolution *q = f->q;
-  const int64_t *k = q->kernel, *s = q->w_step;
-  int64_t c = block_at(f, b) + n % LANES, j = n / LANES % q->in, t = n / LANES / q->in;
-  if (c >= f->channels) return NULL;
-  return q->w + c / q->in * s[0] + c % q->in * s[1] + j * s[2] + t / (k[1] * k[2]) * s[3] +
-         t / k[2] % k[1] * s[4] + t % k[2] * s[5];
+  for (int64_t l = 0; l < LANES; l++) {
+    int64_t c = block_at(f, b) + l;
+    to[l] = c < f->channels ? c / q->in * q->w_step[0] + c % q->in * q->w_step[1] : -1;
+  }
+}
+
+/* How far its channel and tap number `n` lie from there. */
+static int64_t place_of(const plan *f, int64_t n) {
+  const int64_t *k = f->q->kernel, *s = f->q->w_step;
+  int64_t j = n % f->q->in, t = n / f->q->in;
+  return j * s[2] + t / (k[1] * k[2]) * s[3] + t / k[2] % k[1] * s[4] + t % k[2] * s[5];
 }
 
 static double work_of(const plan *f) {
@@ -302,17 +460,25 @@ static int64_t tasks_of(const lehr_runtime *rt, const plan *f) {
 EXPORT void lehr_convolve_narrow(const lehr_runtime *rt, const lehr_convolution *q) {
   plan f;
   begin(&f, q);
-  TURN_IN(rt, q);
   f.parts = least(tasks_of(rt, &f), f.rows);
   f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;
   f.w = room(f.blocks * f.span);
-  for (int64_t b = 0; b < f.blocks; b++)
-    for (int64_t n = 0; n < f.span; n++) {
-      const float *from = element(&f, b, n);
-      f.w[b * f.span + n] = from ? *from : 0;
+  for (int64_t b = 0; b < f.blocks; b++) {
+    int64_t at[LANES];
+    lanes_of(&f, b, at);
+    for (int64_t n = 0; n < f.taps * q->in; n++) {
+      const float *from = q->w + place_of(&f, n);
+      float *to = f.w + b * f.span + n * LANES;
+      for (int l = 0; l < LANES; l++) to[l] = at[l] < 0 ? 0 : from[at[l]];
     }
-  if (f.parts) spread(rt, correlate, &f, f.parts * f.wide);
-  TURN_OUT(rt, q);
+  }
+  if (f.parts && by_block(rt, &f)) {
+    spread(rt, correlate_block, &f, q->batch * f.blocks);
+  } else {
+    TURN_IN(rt, q);
+    if (f.parts) spread(rt, correlate, &f, f.parts * f.wide);
+    TURN_OUT(rt, q);
+  }
   free(f.w);
   free((void *)f.spans);
 }
@@ -328,12 +494,17 @@ EXPORT void lehr_convolve_weight_narrow(const lehr_runtime *rt, const lehr_convo
   f.wide = f.parts ? least((tasks_of(rt, &f) + f.parts - 1) / f.parts, f.blocks) : 1;
   f.w = room(f.parts * all);
   if (f.parts) spread(rt, weigh, &f, f.parts * f.wide);
-  for (int64_t b = 0; b < f.blocks; b++)
-    for (int64_t n = 0; n < f.span; n++) {
-      float *to = element(&f, b, n), total = 0;
-      for (int64_t p = 0; p < f.parts; p++) total += f.w[p * all + b * f.span + n];
-      if (to) *to = total;
+  for (int64_t b = 0; b < f.blocks; b++) {
+    int64_t at[LANES];
+    lanes_of(&f, b, at);
+    for (int64_t n = 0; n < f.taps * q->in; n++) {
+      vec total = {0};
+      for (int64_t p = 0; p < f.parts; p++)
+        total += *(const vec *)(f.w + p * all + b * f.span + n * LANES);
+      for (int l = 0; l < LANES; l++)
+        if (at[l] >= 0) q->w[place_of(&f, n) + at[l]] = total[l];
     }
+  }
   free(f.w);
   free((void *)f.spans);
 }
