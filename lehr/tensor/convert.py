@@ -203,4 +203,4 @@ def shown(t: Tensor) -> Any:
     """The memory as a numpy array for somebody who may keep it, and write to it."""
     made = read("numpy", t)
     t._storage.expose()
-    return made
+    return made.view()      # an object of its own: its shape may be set

@@ -166,3 +166,14 @@ def test_freed_memory_stays_unless_the_user_decides(monkeypatch) -> None:
     assert faults[-1] < 8 << 10 >> 2, faults  # a page is 4 KiB; 8192 are written
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
     assert not heap.keep()
+
+
+def test_an_array_is_an_object_of_its_own():
+    """What is done to it, and not to its memory, the tensor does not see."""
+    x = lehr.arange(6.0)
+    a, b = x.numpy(), x.numpy()
+    a.shape = (2, 3)
+    b.flags.writeable = False
+    a[0, 0] = 9
+    x.add_(1)
+    assert a is not b and (x + 0).tolist() == [10, 2, 3, 4, 5, 6] == b.tolist()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import NamedTuple
 
+from lehr.compiler.capture.array import MODELS
 from lehr.compiler.capture.breaks import CaptureBreak
 from lehr.compiler.capture.entry import Captured
 from lehr.compiler.capture.fact import Fact
@@ -21,6 +22,7 @@ from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.tensor.state import STATE
 
 STATIC = Policy(dynamic=False)
+TensorMachine.followed.update(MODELS)
 Begin = Callable[[TensorMachine], Outcome]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from lehr.base.device import Device
 from lehr.base.dtype import DType
@@ -302,7 +302,10 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
     brittle  where such a number would have to become a constant, capture breaks
     policy   which sizes are symbols
     late     see `Later`
+    followed  native functions with a model, which gives None where they run for real
     """
+
+    followed: ClassVar[dict[Any, Callable[..., Value | None]]] = {}
 
     def __init__(self, halt: int = -1, flat: frozenset[int] = frozenset(),
                  loose: frozenset[Source] = frozenset(), brittle: bool = False,
@@ -343,7 +346,9 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
         if function.code in DIRECTIVES:
             DIRECTIVES[function.code](self, real)
         if real is not None and is_native(real):
-            return self.call_native(real, args, kwargs)
+            model = None if STATE.modes else self.followed.get(getattr(real, "__wrapped__", real))
+            made = None if model is None else model(self, args, kwargs)
+            return self.call_native(real, args, kwargs) if made is None else made
         if real is not None and real.__module__ == TALKS and real.__name__ in TALKING:
             self.stop("disabled", "processes exchange data")
         if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
