@@ -37,7 +37,7 @@ class Call(ctypes.Structure):
         *((name, _Three) for name in ("size", "many", "kernel", "stride", "pad", "dilation")),
         ("x_step", _Four), ("y_step", _Four), ("w_step", _Int * 6),
         *((name, ctypes.c_void_p) for name in ("x_from", "y_from", "y_into")),
-        ("x_turn", _Int * 2), ("y_turn", _Int * 2)]
+        ("x_turn", _Int * 2), ("y_turn", _Int * 2), ("y_bias", ctypes.c_void_p)]
 
 
 class Turn(ctypes.Structure):

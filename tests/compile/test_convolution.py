@@ -275,6 +275,33 @@ def test_images_kept_for_backward_are_channels_last(dynamic, monkeypatch):
     assert [b for b in temporary if b.strides[1] != 1] == []
 
 
+@pytest.mark.parametrize("groups", [1, 20])
+def test_a_bias_is_added_where_images_are_turned(groups, monkeypatch):
+    """No kernel behind the call; but where the result without a bias is used, too, or something
+    else follows."""
+    x, w = array(2, 20, 7, 9), array(20, 20 // groups, 3, 3)
+    given, programs = [lehr.from_numpy(a) for a in (x, w, array(20))], noted(monkeypatch)
+
+    def biased(x, w, b):
+        return F.conv2d(x, w, b, padding=1, groups=groups)
+
+    def both(x, w, b):
+        y = F.conv2d(x, w, padding=1, groups=groups)
+        return y + b.reshape(20, 1, 1), y.exp()
+
+    def more(x, w, b):
+        return F.relu(F.conv2d(x, w, b, padding=1, groups=groups))
+
+    for f, kernels in ((biased, 0), (both, 1), (more, 1)):
+        have, want = (g(*given) for g in (lehr.compile(f), f))
+        for a, b in zip(*((r if f is both else (r,)) for r in (have, want)), strict=True):
+            assert a.is_contiguous()
+            close(a.numpy(), b.numpy(), 1e-5)
+        source = "".join(programs[-1].lowered()[3].sources)
+        assert source.count("lehr_spread(rt, ") == kernels
+        assert (".y_bias" in source) == (kernels == 0)
+
+
 def test_images_of_the_caller_stay_as_they_are():
     """What is returned and kept, too; a gradient that only some of the results have."""
     w = lehr.from_numpy(array(4, 4, 3, 3)).requires_grad_()

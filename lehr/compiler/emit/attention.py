@@ -65,7 +65,7 @@ def _batch(e: Extern) -> tuple[Any, ...]:
     return tuple(rows.shape[:-1])
 
 
-def template(e: Extern) -> Template:
+def template(e: Extern, alone: bool) -> Template:
     """How to call the template."""
     return _Maker(e).template()
 

@@ -289,7 +289,9 @@ class _Emitter:
     def extern(self, out: Lines, e: Extern) -> None:
         """A matrix product or a template, and what goes with it."""
         q: Any = onednn.call(e) if self.other(e) else None
-        templates = (way.template(e) for way in _TEMPLATES if way.supported(e))
+        made = e.output.buffer
+        alone = made.role == "arena" and self.users[made] == 1
+        templates = (way.template(e, alone) for way in _TEMPLATES if way.supported(e))
         q = q or pointwise.call(e) or next(templates, None) or product.product(e)
         self.views.update(q.views)
         for b in q.scratch:

@@ -68,14 +68,15 @@ def pixels(o: Operand) -> tuple[Any, Any] | None:
     return count, step
 
 
-def template(e: Extern) -> Template:
-    """How to call the template."""
-    return Maker(e).template()
+def template(e: Extern, alone: bool) -> Template:
+    """How to call the template. `alone`: nobody else reads what it computes before its epilogue."""
+    return Maker(e, alone).template()
 
 
 class Maker(Calls):
-    def __init__(self, e: Extern) -> None:
+    def __init__(self, e: Extern, alone: bool = False) -> None:
         super().__init__(e)
+        self.alone = alone
         kind = "half" if _half(e) else "narrow" if narrow(e) else ""
         self.dtype = dt.bfloat16 if kind == "half" else dt.float32
         self.name, self.ending = KINDS[kind]
@@ -105,6 +106,25 @@ class Maker(Calls):
         self.turned += [(f"{side}_from", self.view(o, name)), (f"{side}_turn", o.strides[:2])]
         return self.laid(name, self.dtype, o.shape, strides), strides
 
+    def biased(self) -> list[tuple[str, Any]]:
+        """What the call does with the result where that is to add a bias and turn the images."""
+        e = self.e
+        if not self.alone or len(e.epilogue) != 1:
+            return []
+        (store,), own, made = e.epilogue, tuple(a.var for a in e.axes), e.output.buffer
+        to, value = store.buffer, store.value
+        if to is made or store.idx != own or value.kind != "Alu" or value.fields[0].name != "add":
+            return []
+        a, b, *rest = value.fields[1:]
+        if not (self.apart(Operand(to, 0, to.shape, to.strides)) and a.kind == b.kind == "Load"
+                and a.fields == (made, own, None, None) and b.fields[1:] == (own[1:2], None, None)
+                and all(n.kind == "Const" and n.fields[0] == 1 for n in rest)):
+            return []
+        bias = b.fields[0]
+        if bias.dtype is not dt.float32 or bias.strides != (1,):
+            return []
+        return [("y_into", to), ("y_turn", to.strides[:2]), ("y_bias", bias)]
+
     def joined(self, o: Operand) -> bool:
         """Whether the taps of a kernel lie as the template wants them: in half precision, each
         behind the one before."""
@@ -132,6 +152,10 @@ class Maker(Calls):
             if images and not e.epilogue and self.apart(o):
                 self.turned += [("y_into", out), ("y_turn", o.strides[:2])]
                 return target, strides
+        if images and (found := self.biased()):
+            self.turned += found
+            return target, strides
+        if target is not out:
             stores = (stored(target, out, axes),)
         rows = self.epilogue(out, stores, axes, False)
         self.after += [rows] if rows else []

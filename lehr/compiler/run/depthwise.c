@@ -218,17 +218,18 @@ static void dense(int64_t *step, const int64_t *size, int64_t pixel) {
 
 /* `count` channels of an image that has them `apart`, together in `to`; `back`: from there. */
 static void turn_block(float *apart, int64_t step, float *to, int64_t to_step, int64_t pixels,
-                       int64_t count, int back) {
+                       int64_t count, int back, const float *bias) {
   int64_t whole = pixels / LANES * LANES;
   for (int64_t c = 0; c < count; c += LANES)
     for (int64_t p = 0; p < whole; p += LANES) {
       float *a = apart + c * step + p, *b = to + p * to_step + c;
-      square(back ? b : a, back ? to_step : step, back ? a : b, back ? step : to_step, NULL);
+      square(back ? b : a, back ? to_step : step, back ? a : b, back ? step : to_step,
+             bias ? bias + c : NULL);
     }
   for (int64_t p = whole; p < pixels; p++)
     for (int64_t c = 0; c < count; c++)
       if (back)
-        apart[c * step + p] = to[p * to_step + c];
+        apart[c * step + p] = to[p * to_step + c] + (bias ? bias[c] : 0);
       else
         to[p * to_step + c] = apart[c * step + p];
 }
@@ -240,7 +241,7 @@ static const float *copy_of(const float *x, const int64_t *x_step, const float *
   float *made = scratch(which, (pixels_of(size) + LONG) * STEP * 4), *to = made;
   if (apart) {
     turn_block((float *)apart + image * turn[0] + channel * turn[1], turn[1], made, STEP,
-               pixels_of(size), count, 0);
+               pixels_of(size), count, 0, NULL);
     return made;
   }
   for (int64_t i = 0; i < size[0]; i++)
@@ -312,7 +313,7 @@ static void correlate_block(void *ctx, int64_t chunk, int64_t worker) {
   whole_block(&f);
   if (q.y_into)
     turn_block(q.y_into + image * q.y_turn[0] + at * q.y_turn[1], q.y_turn[1], q.y, LANES, pixels,
-               LANES, 1);
+               LANES, 1, q.y_bias ? q.y_bias + at : NULL);
 }
 
 /* Whether threads are to work on copies of blocks. */

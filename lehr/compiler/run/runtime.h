@@ -20,6 +20,7 @@ typedef struct lehr_convolution {
   const float *x_from, *y_from;
   float *y_into;
   int64_t x_turn[2], y_turn[2];
+  const float *y_bias; /* added to y_into, a number for each channel, or NULL */
 } lehr_convolution;
 
 /* Attention over up to four batch dimensions; steps are of those and of a row, whose elements lie

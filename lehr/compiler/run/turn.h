@@ -71,7 +71,7 @@ static __attribute__((unused)) void turn_side(const lehr_runtime *rt, const lehr
   const int64_t *size = y ? q->many : q->size, *step = y ? q->y_turn : q->x_turn;
   lehr_turn t = {.apart = (float *)apart, .together = y ? q->y : (float *)q->x, .n = q->batch,
                  .c = q->groups * (y ? q->out : q->in), .p = size[0] * size[1] * size[2],
-                 .n_step = step[0], .c_step = step[1], .back = back};
+                 .n_step = step[0], .c_step = step[1], .back = back, .bias = q->y_bias};
   if (apart) turn_images(rt, &t);
 }
 
