@@ -101,7 +101,7 @@ def intercept(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         return MISSING
     types = tuple(type(x) for x in found)
     if STATE.tracer is not None:
-        for x in (*modes[-1:], *found):
+        for x in modes[-1:]:
             STATE.tracer.takes_over(type(x).__torch_function__)
     if modes:
         STATE.modes = modes[:-1]
@@ -112,7 +112,10 @@ def intercept(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         if made is not NotImplemented:
             return made
     for x in found:
-        made = type(x).__torch_function__(func, types, args, kwargs)
+        hook: Any = type(x).__torch_function__
+        if STATE.tracer is not None:
+            hook = STATE.tracer.taking(type(x))
+        made = hook(func, types, args, kwargs)
         if made is not NotImplemented:
             return made
     raise TypeError(f"Multiple dispatch failed for '{resolve_name(func)}'; all __torch_function__ "

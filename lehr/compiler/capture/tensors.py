@@ -449,6 +449,10 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
             self.born(found)
         return found
 
+    def told(self, real: Any) -> Value:
+        """What native code tells a function of the program's."""
+        return self.wrap(real, None) if isinstance(real, types.FunctionType) else self.lifted(real)
+
     def fresh(self, real: Any) -> Value:
         return self.tensor_value(real) if isinstance(real, Tensor) else super().fresh(real)
 
@@ -754,6 +758,22 @@ class CaptureTracer(Tracer):
     def takes_over(self, function: Any) -> None:
         if not function.__module__.startswith("lehr."):
             self.machine.stop("native-argument", function.__qualname__)
+
+    def taking(self, cls: Any) -> Any:
+        """One of the program's is interpreted."""
+        m, hook = self.machine, cls.__torch_function__
+        if hook.__module__.startswith("lehr."):
+            return hook
+        if m.frame is None or m.walking is not None:
+            self.takes_over(hook)
+
+        def call(*given: Any) -> Any:
+            held, function = STATE.functions, m.getattr(m.wrap(cls, None), "__torch_function__")
+            try:
+                return m.lowered(m.call(function, [m.told(x) for x in given]))
+            finally:
+                STATE.functions = held
+        return call
 
     def refuse(self, op: Op) -> None:
         self.machine.stop(str(op.breaks), f"{op.api}()")

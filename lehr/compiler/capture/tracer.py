@@ -520,7 +520,11 @@ class Tracer:
         """The program asks for the gradient of a result."""
 
     def takes_over(self, function: Any) -> None:
-        """A `__torch_function__` is about to run in the place of a function."""
+        """The `__torch_function__` of a mode is about to run in the place of a function."""
+
+    def taking(self, cls: Any) -> Any:
+        """What runs in the place of the `__torch_function__` of a class."""
+        return cls.__torch_function__
 
     def set_data(self, t: Tensor, new: Tensor) -> None:
         """`t.data = new`."""

@@ -120,21 +120,21 @@ def mask_select(x):
     return kept.sum() + x
 
 
-@case(*PAIR, graphs=2, breaks=3)
+@case(*PAIR, graphs=2, breaks=2)
 def through_numpy(x):
     y = x * 2
     a = np.sort(y.numpy())
     return torch.from_numpy(a) + x
 
 
-@case(*PAIR, graphs=2, breaks=2)
+@case(*PAIR, graphs=2, breaks=1)
 def numpy_writes(x):
     y = x + 0
     y.numpy()[0] = 7.0
     return y * 2
 
 
-@case(*PAIR, graphs=2, breaks=3)
+@case(*PAIR, graphs=2, breaks=2)
 def converted_to_numpy(x):
     a = (x * 2).numpy()
     return a.dtype.name, x * 3
