@@ -28,7 +28,7 @@ from lehr.tensor import dispatch
 from lehr.tensor.hook import PAST
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
-from tests.compile import grammar, handling, idioms, loops, phrases, rounding
+from tests.compile import assigned, grammar, handling, idioms, loops, phrases, rounding
 
 assert loops
 CALLS = ("first", "again", "other", "anew", "larger", "smaller")
@@ -406,8 +406,8 @@ def texts(seeds: range, data: bool, wide: bool) -> Iterator[tuple[int, str]]:
 
 
 def phrase_texts(count: int, start: int) -> Iterator[tuple[int, str]]:
-    """Programs of one phrase each of `idioms` and `handling`, `count` times."""
-    tables = (*idioms.IDIOMS, *handling.HANDLING, handling.STEPS)
+    """Programs of one phrase each of `assigned`, `idioms` and `handling`, `count` times."""
+    tables = (*idioms.IDIOMS, *handling.HANDLING, handling.STEPS, *assigned.ASSIGNED)
     for n, phrase in enumerate(p for table in tables for p in table):
         left = count
         for seed in range(start + 1000 * n, start + 1000 * n + 20 * count):

@@ -19,10 +19,11 @@ import numpy as np
 
 import lehr
 from lehr.tensor.tensor import Tensor
-from tests.compile import handling, idioms, phrases, props
+from tests.compile import assigned, handling, idioms, phrases, props
 
 LARGEST = 96  # elements of a tensor that the programs keep
 NEWER = 6_000_000   # wide programs from this number on know `idioms` and `handling`, too
+NEWEST = 8_000_000  # and from this one on `assigned`
 
 FLOATS = ("float32", "float32", "float64", "float16", "bfloat16")
 INTS = ("int64", "int64", "int32", "uint8", "bool")
@@ -154,6 +155,7 @@ class Writer:
         training = (phrases.TRAINING,) * 3
         if newer:
             self.phrases += idioms.IDIOMS + handling.HANDLING
+            self.phrases += assigned.ASSIGNED * 2 if seed >= 64 * NEWEST else ()
             training += (handling.STEPS,) * 6
         self.data = data                    # whether Python may ask for data (graph breaks)
         self.space = space()

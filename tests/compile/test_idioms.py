@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compile import grammar, handling, idioms
+from tests.compile import assigned, grammar, handling, idioms
 
-TABLES = {name: table for module in (idioms, handling) for name, table in vars(module).items()
-          if name.isupper() and isinstance(table, list)}
+TABLES = {name: table for module in (idioms, handling, assigned)
+          for name, table in vars(module).items() if name.isupper() and isinstance(table, list)}
 TRIES = 40
 
 

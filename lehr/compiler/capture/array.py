@@ -16,6 +16,7 @@ from lehr.base import dtype as dt
 from lehr.base.device import CPU
 from lehr.compiler.capture.tensors import TensorMachine, TensorValue
 from lehr.compiler.capture.value import Value, slot
+from lehr.ops import layout
 from lehr.tensor import convert, create
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
@@ -72,11 +73,15 @@ def show(m: TensorMachine, args: Args, kwargs: Kwargs) -> Value | None:
 
 
 def take(m: TensorMachine, args: Args, kwargs: Kwargs) -> Value | None:
-    """`from_numpy`."""
+    """`from_numpy`, of memory in its own order: a part of it would be a storage by itself."""
     a = args[0].force(m) if len(args) == 1 and not kwargs else None
     if not isinstance(a, ArrayValue) or STATE.inference:
         return None
-    return m.tensor_value(a.shown.twin.data)
+    t = a.shown.twin
+    here, whole = (t._shape, t._strides, t._offset, t.dtype), t._storage.trace.root
+    if here != whole or t._offset or t._strides != layout.contiguous(t._shape):
+        return None
+    return m.tensor_value(t.data)
 
 
 MODELS = {unwrap(convert.numpy): show, unwrap(create.from_numpy): take}
