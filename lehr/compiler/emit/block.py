@@ -18,6 +18,7 @@ from lehr.base.index import linearize
 from lehr.base.sym import prod as numel
 from lehr.compiler.emit import lane
 from lehr.compiler.emit.nest import Nest, indices
+from lehr.compiler.loop import expr
 from lehr.compiler.loop.ir import MONOIDS, Axis, Buffer, Expr
 
 LONGEST = 7  # nodes spelled in one expression before it gets a name
@@ -309,6 +310,9 @@ class Block:
         shape = self.shape(var)
         raw = name = self.let(lane.cast(self.spell(b.value), b.value.dtype, dt.int64)
                               if b.value.dtype is not dt.int64 else self.spell(b.value), "i")
+        if expr.sure(b):
+            self.record(var, name if self.wide else self.let(f"tl.cast({name}, tl.int32)", "i"))
+            return
         bound = self.index(b.bound)
         if b.wrap:
             name = self.let(f"tl.where({name} < 0, {name} + {lane.atom(bound)}, {name})", "i")

@@ -15,6 +15,7 @@ from lehr.base import sym
 from lehr.compiler.emit import value
 from lehr.compiler.emit.lines import Lines
 from lehr.compiler.emit.nest import Nest
+from lehr.compiler.loop.expr import sure
 from lehr.compiler.loop.ir import Buffer, Expr
 
 LONGEST = 9  # nodes spelled in one expression before it gets a name
@@ -263,11 +264,13 @@ class Body:
     def _checked(self, var: Any) -> None:
         b = self.nest.bounds[var]
         name = self.fresh("at")
-        self.frame.fault = True
-        raw = self.spell(b.value)
-        raw = raw if b.value.dtype is dt.int64 else value.cast(raw, b.value.dtype, dt.int64)
-        place = self.place_of("index")
-        text = f"lehr_index({raw}, {self.index(b.bound)}, {int(b.wrap)}, fault, place + {place})"
+        text = self.spell(b.value)
+        text = text if b.value.dtype is dt.int64 else value.cast(text, b.value.dtype, dt.int64)
+        if not sure(b):
+            self.frame.fault = True
+            place = self.place_of("index")
+            text = (f"lehr_index({text}, {self.index(b.bound)}, {int(b.wrap)}, fault, "
+                    f"place + {place})")
         if b.mask is not None:
             text = f"{value.atom(self.spell(b.mask))} ? {text} : 0"
         self.out.add(f"const int64_t {name} = {text};")

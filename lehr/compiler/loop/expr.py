@@ -247,6 +247,30 @@ def op_weight(op: Op) -> int:
     return 10 if "lehr_" in text and not any(c in text for c in cheap) else 1
 
 
+def sure(b: Bind) -> bool:
+    """Whether an index lies below its bound whatever the data: it was clamped."""
+    low, high = _ends(b.value)
+    return low is not None and low >= 0 and high is not None and prove_lt(high, b.bound) is True
+
+
+def _ends(e: Expr) -> tuple[Any, Any]:
+    """(least, greatest) that an integer may be; None where that is not known."""
+    if e.kind == "Const":
+        return e.fields[0], e.fields[0]
+    if e.kind == "Index":
+        return sym.interval(e.fields[0])
+    if e.kind == "Cast" and widens(e.fields[0].dtype, e.dtype):
+        return _ends(e.fields[0])
+    if e.kind == "Alu" and e.fields[0].name in ("maximum", "minimum"):
+        lows, highs = zip(*map(_ends, e.fields[1:]), strict=True)
+        if e.fields[0].name == "maximum":   # of two is at least each
+            return (max((x for x in lows if x is not None), default=None),
+                    None if None in highs else max(highs))
+        return (None if None in lows else min(lows),
+                min((x for x in highs if x is not None), default=None))
+    return None, None
+
+
 def divides(e: Expr) -> bool:
     """Whether the application of an op stops the program where a number is 0."""
     if e.kind != "Alu" or e.fields[0].name not in DIVIDING or e.dtype.category != dt.INT:

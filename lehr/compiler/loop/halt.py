@@ -113,7 +113,7 @@ def _checks(step: Step, writers: Mapping[Buffer, int]) -> Iterator[Any]:
     extents = {a.var: a.extent for a in axes}
     felt = frozenset().union(*(_felt(e) for e in values), *(
         sym.free(linearize(s.idx, s.buffer.shape, s.buffer.strides)) for s in stores))
-    for b in step.binds:
+    for b in _binds(step):
         said = _said(b.value, extents, writers) if (
             b.mask is None and whole and b.var in felt) else None
         yield said and (*said, b.bound, b.wrap)
@@ -163,9 +163,9 @@ def _no_bind(b: Bind) -> Any:
 def _binds(step: Step) -> Iterator[Bind]:
     if isinstance(step, Group):
         for k in step.kernels:
-            yield from k.binds
+            yield from _binds(k)
     elif isinstance(step, Kernel | Extern):
-        yield from step.binds
+        yield from (b for b in step.binds if not expr.sure(b))
 
 
 def _parts(step: Step) -> Sequence[Step]:
