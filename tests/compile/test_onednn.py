@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -216,6 +217,27 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_no_product_waits_for_plain_loops():
+    """Parts of a wide product, a thread's each, go by fast code as the whole does."""
+    code = """
+import lehr as torch
+torch.set_num_threads(2)
+f = torch.compile(torch.nn.functional.linear, options={"library": "onednn"})
+for m, k, n in ((128, 256, 2048), (128, 512, 512), (64, 96, 4096), (300, 256, 1024)):
+    x, w = torch.randn(m, k), torch.randn(n, k)
+    want = x @ w.T
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (f(x, w).float() - want).abs().max() < 1e-2 * want.abs().max()
+    x, w = x.bfloat16(), w.bfloat16()
+    assert (f(x, w).float() - want).abs().max() < 2e-2 * want.abs().max()
+"""
+    made = subprocess.run([sys.executable, "-c", code], check=True, timeout=300, text=True,
+                          env={**os.environ, "ONEDNN_VERBOSE": "1"}, stdout=subprocess.PIPE)
+    products = [line for line in made.stdout.splitlines() if ",exec,cpu,matmul," in line]
+    assert products
+    assert not [line for line in products if ",matmul,ref" in line]
 
 
 @pytest.mark.parametrize("winner", ["openblas", "onednn"])

@@ -293,7 +293,7 @@ static int make_half(op *x) {
             dnnl_memory_desc_create_with_tag(&any, 2, whole_size, BF16, ANY);
   if (!bad && (s[MAIN] || s[B_WIDE])) {
     int64_t m = s[MAIN] ? s[MAIN] : s[M];
-    bad = matrix(&whole[0], m, s[K], 0, s[K], BF16) || matrix(&whole[2], m, s[N], 0, s[N], F32) ||
+    bad = matrix(&whole[0], m, s[K], 0, s[K], BF16) || matrix(&whole[2], m, s[N], 0, s[LDC], F32) ||
           dnnl_matmul_primitive_desc_create(&first, engine, whole[0], any, NULL, whole[2],
                                             attributes);
     if (!bad) bad = !(b->made = known(first, WEIGHTS_MD));
@@ -306,7 +306,7 @@ static int make_half(op *x) {
   omp_set_num_threads(1);
   bad = bad ||
         dnnl_matmul_primitive_desc_create(&pd, engine, a->made, b->made, NULL, c->made, attributes);
-  bad = bad || !finish(x, pd);
+  bad = bad || slow(pd) || !finish(x, pd);
   object rest[] = {whole[0], whole[2], any};
   for (int i = 0; i < 3; i++)
     if (rest[i]) dnnl_memory_desc_destroy(rest[i]);
