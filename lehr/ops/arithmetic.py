@@ -129,7 +129,9 @@ def _quotient(x, y, rounding_mode=None) -> Spec:
         raise RuntimeError("div expected rounding_mode to be one of None, 'trunc', or 'floor' but "
                            "found "
                            f"{rounding_mode!r}")
-    return rule.elementwise((x, y), floating=rounding_mode is None)
+    if rounding_mode is None:
+        return rule.elementwise((x, y), floating=True)
+    return rule.numeric(f"div_{rounding_mode}")(x, y)
 
 
 def _divisor(np, x, y):
@@ -221,6 +223,8 @@ class div:
                 yield s(s.any(3, 4), s.any(3, 4, away_from_zero=True), rounding_mode=mode)
                 yield s(s.any(3, 4), 2, rounding_mode=mode)
                 yield s(s.any(3, 4), -1.5, rounding_mode=mode)
+            else:
+                yield s.raises(NotImplementedError, s.any(3), s.any(3), rounding_mode=mode)
         yield s.raises(RuntimeError, s.any(3), 2, rounding_mode="up", match="rounding_mode")
 
 
