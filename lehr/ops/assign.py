@@ -28,7 +28,7 @@ from lehr.ops.index import (
 )
 from lehr.ops.registry import COMPOSITE, INDEX, op
 from lehr.ops.rule import LABELS, Spec, broadcast, device_of, dim_of, numel, same
-from lehr.ops.scatter import KINDS, add_at, assign, in_float32
+from lehr.ops.scatter import KINDS, add_at, assign, averaged, in_float32
 from lehr.ops.slice import drop, put
 from lehr.ops.view import like
 
@@ -246,6 +246,7 @@ class index_reduce:
         if reduce not in KINDS or reduce == "sum":
             raise RuntimeError("index_reduce(): Expected reduce to be one of prod, mean, amax or "
                                f"amin but got {reduce}.")
+        averaged("index_reduce", x, reduce)
         return _slices_rule("index_reduce", x, dim, index, source)
 
     def decomp(F: Any, x: Any, dim: int, index: Any, source: Any, reduce: str,
@@ -263,6 +264,7 @@ class index_reduce:
             yield s(s.any(3, 4, **unique), 1, s.i(2, high=4), s.any(3, 2, **other), reduce,
                     include_self=False)
         yield s.raises(RuntimeError, s.any(3), 0, s.i(2), s.any(2), "sum")
+        yield s.raises(NotImplementedError, s.b(3), 0, s.i(2), s.b(2), "mean")
 
 
 def _put_rule(x: Any, index: Any, source: Any, accumulate: bool) -> Spec:

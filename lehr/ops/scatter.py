@@ -21,7 +21,7 @@ from lehr.ops.index import (
     zeros_of,
 )
 from lehr.ops.registry import COMPOSITE, INDEX, op
-from lehr.ops.rule import LABELS, Shape, Spec, device_of, dim_of
+from lehr.ops.rule import LABELS, Shape, Spec, device_of, dim_of, label
 from lehr.ops.slice import put
 from lehr.ops.view import like
 
@@ -302,6 +302,12 @@ def highest(dtype: Any) -> Any:
     return 1 if dtype is dt.bool_ else (1 << (8 * dtype.itemsize - dtype.signed)) - 1
 
 
+def averaged(name: str, x: Any, reduce: str) -> None:
+    """Booleans have no mean."""
+    if reduce == "mean" and x.dtype is dt.bool_:
+        raise NotImplementedError(f'"{name}_mean" not implemented for {label(x.dtype)}')
+
+
 def _reduce_scatter(L: Any, x: Any, dim: int, index: Any, src: Any, reduce: str,
                     include: bool) -> Any:
     assert include and reduce in MONOIDS
@@ -324,6 +330,7 @@ class scatter_reduce:
         if reduce not in KINDS:
             raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin, got "
                                f"{reduce}")
+        averaged("scatter_reduce", x, reduce)
         return _scatter_rule("scatter_reduce", x, dim, index, src)
 
     def eager(np: Any, x: Any, dim: int, index: Any, src: Any, reduce: str, include: bool) -> Any:
@@ -377,6 +384,7 @@ class scatter_reduce:
             yield s(s.any(4), 0, s.i(6, high=3), s.any(6), reduce)
         yield s(s.any(3), 0, s.i(high=3), s.any(), "sum")
         yield s.raises(RuntimeError, s.any(3), 0, s.i(2, high=3), s.any(2), "middle")
+        yield s.raises(NotImplementedError, s.b(3), 0, s.i(2, high=3), s.b(2), "mean")
 
 
 def _sum_grads(F: Any, g: Any, out: Any, x: Any, dim: int, index: Any, src: Any,
