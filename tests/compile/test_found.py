@@ -657,3 +657,19 @@ def test_strides_of_gradients_behind_a_compiled_call(layout: str) -> None:
                       seen[0].stride() if layout == "as the result" else None))
         assert g is f or seen[0].stride() == y.stride()
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("backend", ["reference", "inductor"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradients_that_are_results_of_leaves_that_are_not(backend: str, shared: bool) -> None:
+    """Seed 9700194. A later backward adds to the gradient that was handed out, also where the
+    memory of its leaf is known by another leaf that is a result."""
+    def f(x: Any) -> Any:
+        known = torch.exp(x).requires_grad_()
+        leaf = (known.detach() if shared else known.detach().clone()).requires_grad_()
+        (leaf * 2).sum().backward()
+        return leaf.grad, leaf[1], known
+    for g in (f, torch.compile(f, backend=backend)):
+        grad, part, known = g(torch.tensor([1.0, 2.0]))
+        (4 * part).sum().backward()
+        assert grad.tolist() == [2.0, 6.0] and known.grad is None

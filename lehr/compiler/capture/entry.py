@@ -128,7 +128,7 @@ class Captured:
             if leaf is None or id(leaf) in own or id(leaf) in tracer.reals:
                 continue
             self.leaves.append(leaf)
-            if slot(leaf) not in self.slots:
+            if id(leaf) not in self.known:      # its memory may be, as another tensor's
                 self.outlived(leaf)
         self.leaves += [*self.aliases, *(leaf for _, leaf in self.own)]
         for _, leaf in self.own:
