@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lehr.tensor import override
+from lehr.tensor import node, override
 from lehr.tensor.tensor import Tensor, TensorClass
 
 
@@ -21,7 +21,7 @@ class MarkedClass(TensorClass):
 
 def alias(cls: Any, data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class `cls` on the memory of `data`."""
-    t: Any = Tensor._make(data._storage, data.dtype, data._shape, data._strides, data._offset)
+    t: Any = node.alias(data)
     t.requires_grad = requires_grad
     if cls is not Tensor:
         t.__class__ = cls

@@ -28,7 +28,7 @@ from lehr.ops.index import (
 )
 from lehr.ops.registry import COMPOSITE, INDEX, op
 from lehr.ops.rule import LABELS, Spec, broadcast, device_of, dim_of, numel, same
-from lehr.ops.scatter import KINDS, add_at, assign, averaged, in_float32
+from lehr.ops.scatter import KINDS, add_at, assign, check_mean, in_float32
 from lehr.ops.slice import drop, put
 from lehr.ops.view import like
 
@@ -246,7 +246,7 @@ class index_reduce:
         if reduce not in KINDS or reduce == "sum":
             raise RuntimeError("index_reduce(): Expected reduce to be one of prod, mean, amax or "
                                f"amin but got {reduce}.")
-        averaged("index_reduce", x, reduce)
+        check_mean("index_reduce", x, reduce)
         return _slices_rule("index_reduce", x, dim, index, source)
 
     def decomp(F: Any, x: Any, dim: int, index: Any, source: Any, reduce: str,

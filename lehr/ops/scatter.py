@@ -302,7 +302,7 @@ def highest(dtype: Any) -> Any:
     return 1 if dtype is dt.bool_ else (1 << (8 * dtype.itemsize - dtype.signed)) - 1
 
 
-def averaged(name: str, x: Any, reduce: str) -> None:
+def check_mean(name: str, x: Any, reduce: str) -> None:
     """Booleans have no mean."""
     if reduce == "mean" and x.dtype is dt.bool_:
         raise NotImplementedError(f'"{name}_mean" not implemented for {label(x.dtype)}')
@@ -330,7 +330,7 @@ class scatter_reduce:
         if reduce not in KINDS:
             raise RuntimeError("reduce argument must be either sum, prod, mean, amax or amin, got "
                                f"{reduce}")
-        averaged("scatter_reduce", x, reduce)
+        check_mean("scatter_reduce", x, reduce)
         return _scatter_rule("scatter_reduce", x, dim, index, src)
 
     def eager(np: Any, x: Any, dim: int, index: Any, src: Any, reduce: str, include: bool) -> Any:

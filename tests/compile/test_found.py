@@ -673,3 +673,25 @@ def test_gradients_that_are_results_of_leaves_that_are_not(backend: str, shared:
         grad, part, known = g(torch.tensor([1.0, 2.0]))
         (4 * part).sum().backward()
         assert grad.tolist() == [2.0, 6.0] and known.grad is None
+
+
+@pytest.mark.parametrize("leaf", [
+    lambda b: torch.nn.Parameter(b), lambda b: torch.nn.Parameter(b.detach()[1:]),
+    lambda b: torch.nn.Buffer(b.detach()).requires_grad_(),
+    lambda b: b.data.requires_grad_(), lambda b: b.detach().requires_grad_()])
+@pytest.mark.parametrize("needs", [False, True])
+def test_leaves_on_memory_that_arguments_share(leaf: Callable[..., Any], needs: bool) -> None:
+    """Seed 9900055. Such an argument is a view of all the memory, and so is what is made of it."""
+    def f(a: Any, b: Any) -> Any:
+        total, t = a.sum(), leaf(b)
+        (t * t).sum().backward()
+        with torch.no_grad():
+            t -= 1
+        return total, t.grad
+    for g in (f, torch.compile(f, backend="reference")):
+        whole = torch.arange(9.0)
+        a, b = whole[:6].view(2, 3), whole[3:]
+        total, grad = g(a, b.requires_grad_(needs))
+        first = 3 + 6 - len(grad)
+        assert total.item() == 15.0 and grad.tolist() == [2.0 * i for i in range(first, 9)]
+        assert whole.tolist() == [float(i - (i >= first)) for i in range(9)]
