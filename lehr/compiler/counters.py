@@ -21,7 +21,7 @@ NAMES = {
     "moved": "bytes that these steps read and write, where sizes are known",
     "weights_packed": "weights that were packed for later calls",
     "packed_calls": "calls run with weights that were packed before",
-    "set_aside": "bytes of arguments that calls copied, since data may stop them after writing there",
+    "set_aside": "bytes that calls copied first, since data may stop them after writing there",
     "arena": "bytes of working memory that compiled programs lease",
     "bytecodes": "bytecode instructions interpreted by capture",
 }

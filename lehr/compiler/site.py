@@ -44,6 +44,7 @@ from lehr.compiler.journal import Fallback, Journal, Made, Place, Recompile, pla
 from lehr.compiler.run import word
 from lehr.compiler.stance import CURRENT
 from lehr.tensor.state import STATE
+from lehr.tensor.tensor import Tensor
 
 FUNCTION = "<function>"
 EAGER_ONLY = GENERATOR | COROUTINE | ASYNC_GENERATOR
@@ -104,6 +105,11 @@ class Graphed(Entry):
         self.ahead = len(captured.tracer.builder.nodes)     # what gradients need comes behind
         super().__init__(captured, backend, positional, names)
         self.facts, self.segment = captured.facts, captured.segment
+
+    def set_aside(self, inputs: list[Any]) -> list[tuple[Tensor, Any]]:
+        kept = super().set_aside(inputs)
+        COUNTERS.add("set_aside", sum(array.nbytes for _, array in kept))
+        return kept
 
 
 class Family:

@@ -36,7 +36,6 @@ from lehr.compiler.capture.tensors import (
 )
 from lehr.compiler.capture.tracer import Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Lazy, Value
-from lehr.compiler.counters import COUNTERS
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import registry
 from lehr.tensor import dispatch, node
@@ -499,7 +498,7 @@ class Entry:
         for i in self.moved:    # what is kept for a backward is the memory of now
             if not inputs[i].requires_grad:
                 inputs[i] = inputs[i].detach()
-        before = self._set_aside(inputs) if self.early else ()
+        before = self.set_aside(inputs) if self.early else ()
         try:
             outputs, state = forward(inputs)
         except BaseException as error:
@@ -522,11 +521,9 @@ class Entry:
         arguments = {**dict(zip(self.positional, args, strict=True)), **kwargs}
         return self._replay(arguments, outputs, self.request.read(inputs))
 
-    def _set_aside(self, inputs: list[Any]) -> list[tuple[Tensor, Any]]:
+    def set_aside(self, inputs: list[Any]) -> list[tuple[Tensor, Any]]:
         """What has to be put back where data stops the call."""
-        kept = [(inputs[i], inputs[i]._array.copy()) for i in self.early]
-        COUNTERS.add("set_aside", sum(array.nbytes for _, array in kept))
-        return kept
+        return [(inputs[i], inputs[i]._array.copy()) for i in self.early]
 
     def _record(self, inputs: list[Any], outputs: list[Tensor], state: Any, live: Any,
                 args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
