@@ -297,6 +297,7 @@ class gelu_grad:
     kind, where, dtypes = POINTWISE, "", "float half"
 
     def rule(g, x, approximate):
+        rule.check_floating("gelu_backward", x)
         return rule.binary(g, x)
 
     def eager(np, g, x, approximate):

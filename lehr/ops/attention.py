@@ -154,6 +154,7 @@ def backward(np, g, q, k, v, out, lse, rise, mask, scale, causal, p, seed, offse
 
 
 def _rule(q, k, v, mask, scale, causal, p, seed=0, offset=0):
+    rule.check_alike("attention", q, k, v)
     batch = _batch(q, k, v, mask)
     if not same(q.shape[-1], k.shape[-1]):
         raise RuntimeError(f"query and key must have the same last size, got {list(q.shape)} and "
@@ -294,6 +295,8 @@ class attention_grad:
     eager = backward
 
     def rule(g, q, k, v, out, lse, rise, mask, scale, causal, p, seed=0, offset=0):
+        rule.check_alike("attention_backward", q, k, v, g, out)
+        rule.check_floating("attention_backward", lse)
         batch, device = tuple(lse.shape[:-1]), device_of((g, q, k, v))
         return tuple(Spec((*batch, *t.shape[-2:]), t.dtype, device) for t in (q, k, v))
 
@@ -324,6 +327,7 @@ def _sdpa_rule(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
         raise RuntimeError("Expected query, key, and value to have the same dtype, but got "
                            f"query.dtype: {query.dtype} key.dtype: {key.dtype} and value.dtype: "
                            f"{value.dtype} instead.")
+    rule.check_floating("scaled_dot_product_attention", query)
     if attn_mask is not None and attn_mask.dtype not in (dt.bool_, query.dtype, dt.float32):
         raise RuntimeError("Expected attn_mask dtype to be bool or float or to match query "
                            f"dtype, but got attn_mask.dtype: {attn_mask.dtype} and  query.dtype: "

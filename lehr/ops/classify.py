@@ -14,7 +14,7 @@ from lehr.base import dtype as dt
 from lehr.ops.contract import cast
 from lehr.ops.loss import OLD, TOLERANCE, reduced, reduction_of, typed
 from lehr.ops.registry import EXTERN, HOST, INDEX, op
-from lehr.ops.rule import Spec, device_of, numel, same
+from lehr.ops.rule import Spec, check_floating, device_of, no_bool, numel, same
 
 BLOCK = 1 << 16  # elements of a block of rows
 INDICES = (dt.int64, dt.uint8, dt.int32)
@@ -73,6 +73,7 @@ class nll_rows:
     kind, where, dtypes = INDEX, "", "float half"
 
     def rule(x, target, weight, ignore):
+        no_bool('"nll_loss" not implemented for \'Bool\'', x, NotImplementedError)
         return Spec(tuple(x.shape[:-1]), x.dtype, device_of((x, target, weight)))
 
     def eager(np, x, target, weight, ignore):
@@ -180,6 +181,7 @@ class class_loss:
     kind, where, tolerance, dtypes = EXTERN, "", TOLERANCE, "float half"
 
     def rule(x, target, weight, ignore, smoothing):
+        check_floating("class_loss", x)
         spec = Spec(tuple(x.shape[:-1]), x.dtype.wide, device_of((x, target, weight)))
         return spec, spec
 
@@ -263,6 +265,7 @@ class class_loss_grad:
     kind, where, tolerance, dtypes = EXTERN, "", TOLERANCE, "float half"
 
     def rule(g, x, *rest):
+        check_floating("class_loss_backward", x)
         return Spec(tuple(x.shape), x.dtype, device_of((g, x)))
 
     def eager(np, g, x, lse, target, weight, ignore, smoothing):
@@ -328,6 +331,7 @@ class cross_entropy:
 
     def rule(x, target, weight=None, size_average=None, ignore=-100, reduce=None, reduction="mean",
              smoothing=0.0):
+        check_floating("cross_entropy", x)
         how = reduction_of(size_average, reduce, reduction)
         if not 0 <= smoothing <= 1:
             raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")

@@ -386,6 +386,7 @@ class embedding:
 
 
 def _embedding_backward_rule(g: Any, index: Any, rows: Size, *rest: Any) -> Spec:
+    check_index("embedding_backward", index)
     return like(g, (rows, g.shape[-1]))
 
 
@@ -435,7 +436,7 @@ def add_rows(np: Any, base: Any, index: Any, rows: Any) -> Any:
     if len(starts) == len(order):
         base[index] += rows
     else:
-        base[ordered[starts]] += np.add.reduceat(rows[order], starts, 0)
+        base[ordered[starts]] += np.add.reduceat(rows[order], starts, 0, base.dtype)
     return base
 
 
@@ -448,6 +449,7 @@ class embedding_renorm:
 
     def rule(x: Any, indices: Any, max_norm: float, norm_type: float) -> Spec:
         check_index("embedding_renorm", indices)
+        rule.check_floating("embedding_renorm", x)
         return like(x, x.shape)
 
     def eager(np: Any, x: Any, indices: Any, max_norm: float, norm_type: float) -> Any:

@@ -136,6 +136,7 @@ class standardize:
 
 
 def _grad_rule(g: Any, x: Any, *rest: Any) -> Spec:
+    rule.check_floating("norm_backward", x)
     return Spec(tuple(x.shape), x.dtype, device_of((g, x)), x.dtype)
 
 
@@ -197,6 +198,8 @@ class standardize_scale:
     kind, where, tolerance = EXTERN, "", TOLERANCE
 
     def rule(g: Any, x: Any, mean: Any, var: Any, shape: Any, *rest: Any) -> Spec:
+        for t in (g, x, mean, var):
+            rule.check_floating("norm_backward", t)
         return Spec(tuple(shape), mean.dtype, device_of((g, x)), mean.dtype)
 
     def eager(np: Any, g: Any, x: Any, mean: Any, var: Any, shape: Any, dims: Any, eps: Any,
@@ -405,6 +408,7 @@ class batch_norm_eval:
     kind, where, tolerance = EXTERN, "", TOLERANCE
 
     def rule(x: Any, mean: Any, var: Any, w: Any, b: Any, eps: Any) -> Spec:
+        rule.check_floating("batch_norm", x)
         _channels(x, w, b, "batch_norm")
         for t, which in ((mean, "running_mean"), (var, "running_var")):
             if not same(t.shape[0], x.shape[1]):

@@ -10,7 +10,7 @@ import numpy
 
 from lehr.ops.contract import multiplied
 from lehr.ops.registry import op
-from lehr.ops.rule import Spec, device_of, same
+from lehr.ops.rule import Spec, check_alike, device_of, same
 
 # Mode -> gates. The input's share of them comes in the order of PyTorch's weights.
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
@@ -243,6 +243,7 @@ class recurrent:
     where = ""
 
     def rule(gates, h0, c0, weight, bias, projection, mode, reverse=False):
+        check_alike("recurrent", gates, h0, c0, weight, bias, projection)
         _checked(gates, h0, c0, weight, projection, mode)
         where, made = device_of((gates, h0, weight)), gates.dtype
         steps, batch = gates.shape[:2]
@@ -299,6 +300,7 @@ class recurrent_grad:
     where = ""
 
     def rule(g_out, g_cells, out, cells, gates, h0, c0, weight, bias, projection, mode, reverse):
+        check_alike("recurrent_backward", gates, g_out, out, h0, weight, projection)
         where, made = device_of((gates, h0, weight)), gates.dtype
         none = (0, h0.shape[1])
         shapes = (tuple(gates.shape), tuple(gates.shape), tuple(h0.shape),

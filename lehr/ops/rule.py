@@ -176,11 +176,25 @@ def no_bool(message: str, x: Any, error: type[Exception] = RuntimeError) -> None
         raise error(message)
 
 
+def check_floating(name: str, x: Any) -> None:
+    """Refuses whole numbers and booleans where PyTorch's kernels do."""
+    if x.dtype.is_integer:
+        raise NotImplementedError(f'"{name}" not implemented for {label(x.dtype)}')
+
+
+def check_alike(name: str, *operands: Any) -> None:
+    """Refuses operands (None: left out) of several dtypes, and those that are not floating."""
+    given = [x for x in operands if x is not None]
+    check_floating(name, given[0])
+    if any(x.dtype is not given[0].dtype for x in given):
+        raise RuntimeError(f"{name}: expected operands of one dtype, but got "
+                           f"{', '.join(str(x.dtype) for x in given)}")
+
+
 def floating(name: str) -> Callable[..., Spec]:
     """`unary` of op `name` that takes floating (or complex) inputs alone."""
     def typed(x: Any, *rest: Any) -> Spec:
-        if x.dtype.is_integer:
-            raise NotImplementedError(f'"{name}" not implemented for {label(x.dtype)}')
+        check_floating(name, x)
         return unary(x)
     return typed
 

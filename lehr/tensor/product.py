@@ -25,6 +25,7 @@ _Four = _Int * 4
 KINDS = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 TALL, SIDE, FEW = 288, 32, (24, 16, 8)   # see `lehr.compiler.emit.product`
+LINE = 64       # bytes: panels are read as whole lines of the cache; numpy's memory begins anywhere
 
 
 class Product(ctypes.Structure):
@@ -141,8 +142,8 @@ def multiply(a: Any, b: Any, dtype: Any = None) -> Any:
         made.call("lehr_multiply_now", q)
         return c
     if how.packed:
-        room = np.empty(how.packed, np.uint16)
-        q.packed = _at(room)
+        room = np.empty(how.packed * 2 + LINE, np.uint8)
+        q.packed = -(-_at(room) // LINE) * LINE
     made.call("lehr_product_half", q)
     return c if dtype is np.float32 else c.astype(kind)
 

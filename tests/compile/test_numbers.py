@@ -36,6 +36,41 @@ def states(name: str, options: dict[str, Any], backend: str | None) -> list[Any]
                                   for v in optimizer.state[p].values())]
 
 
+CHANGES: dict[str, Any] = {
+    "scaled": lambda g: g.update(lr=g["lr"] * 0.5),
+    "constant": lambda g: g.update(lr=0.25),
+    "tensor": lambda g: g.update(lr=torch.tensor(0.013) * 0.5),
+    "flag": lambda g: g.update({k: True for k in ("amsgrad", "centered", "nesterov") if k in g}),
+    "accumulator": lambda g: g.update(initial_accumulator_value=0.5),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("name", "options"), OPTIMIZERS, ids=lambda x: str(x))
+def test_first_steps_with_groups_that_the_program_changes(
+        name: str, options: dict[str, Any], change: str) -> None:
+    """Seed 12000744. State that a first step makes depends on what the group is by then."""
+    def first(compiled: bool) -> list[Any]:
+        p = torch.nn.Parameter(torch.ones(3, 2))
+        optimizer = getattr(torch.optim, name)([p], **{"lr": 0.013, **options})
+
+        def step() -> None:
+            for group in optimizer.param_groups:
+                CHANGES[change](group)
+            optimizer.step()
+        run = torch.compile(step, backend="loops") if compiled else step
+        for _ in range(2):
+            p.grad = torch.tensor([[1.476, 0.3], [0.01, -0.2], [0.7, 3.3]])
+            run()
+        return [p.detach().numpy(), {k: v.numpy() if isinstance(v, torch.Tensor) else v
+                                     for k, v in optimizer.state[p].items()}]
+    have, want = first(True), first(False)
+    np.testing.assert_allclose(have[0], want[0], rtol=1e-6)
+    assert have[1].keys() == want[1].keys()
+    for key, value in want[1].items():
+        np.testing.assert_allclose(have[1][key], value, rtol=1e-6, atol=1e-12)
+
+
 @pytest.mark.parametrize("backend", ["loops", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS, ids=lambda x: str(x))
 def test_steps_of_optimizers_are_eager_ones_to_the_last_digits(name, options, backend):

@@ -172,3 +172,23 @@ def test_rows_that_see_nothing_are_zeros():
     hidden[3:] = True
     y = F.scaled_dot_product_attention(q, q, q, attn_mask=hidden)
     assert y[0, 0, :3].eq(0).all() and y[0, 0, 3:].abs().sum() > 0
+
+
+@pytest.mark.parametrize("shape", [(300, 64, 96), (1000, 100, 33), (2, 400, 512, 300)])
+def test_where_a_packed_operand_begins(shape, monkeypatch):
+    """Panels are read as whole lines of the cache, and numpy's memory begins anywhere."""
+    if native.library("half") is None:
+        pytest.skip("no compiler")
+    seen, call = [], native.Library.call
+
+    def told(library, name, record):
+        seen.append(record.packed)
+        return call(library, name, record)
+
+    monkeypatch.setattr(native.Library, "call", told)
+    *batch, m, k, n = shape
+    a, b = laid((*batch, m, k), "bfloat16", "rows"), laid((*batch, k, n), "bfloat16", "rows")
+    have = product.multiply(a, b, np.float32)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.abs(have - want).max() <= 1e-5 * k
+    assert [at % 64 for at in seen] == [0]

@@ -13,11 +13,12 @@ from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.forget import abandon
 from lehr.compiler.capture.generator import check_dropped
 from lehr.compiler.capture.machine import Outcome
+from lehr.compiler.capture.modes import enter, leave
 from lehr.compiler.capture.resume import CannotResume
 from lehr.compiler.capture.segment import make_segment
 from lehr.compiler.capture.size import Policy, Resize
 from lehr.compiler.capture.source import Source
-from lehr.compiler.capture.tensors import TensorMachine, enter, leave
+from lehr.compiler.capture.tensors import TensorMachine
 from lehr.compiler.capture.tracer import NeedsFlat
 from lehr.tensor.state import STATE
 

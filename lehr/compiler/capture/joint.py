@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lehr.compiler.capture.later import Late
+from lehr.compiler.capture.modes import enter, leave
 from lehr.compiler.capture.request import Request
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.tape import depending, leading, passing, spending
-from lehr.compiler.capture.tensors import enter, leave
 from lehr.compiler.graph.ir import RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.tensor import autograd, node

@@ -23,6 +23,7 @@ from lehr.compiler.capture.frame import Frame
 from lehr.compiler.capture.later import Late, Later, code_of, is_open
 from lehr.compiler.capture.machine import Machine
 from lehr.compiler.capture.mapping import DictValue, SpaceValue
+from lehr.compiler.capture.modes import enter, leave
 from lehr.compiler.capture.moved import Moves
 from lehr.compiler.capture.objects import (
     ClassValue,
@@ -33,6 +34,7 @@ from lehr.compiler.capture.objects import (
     ScalarValue,
 )
 from lehr.compiler.capture.picked import Picks
+from lehr.compiler.capture.prime import prime
 from lehr.compiler.capture.rebuild import Rebuilder
 from lehr.compiler.capture.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from lehr.compiler.capture.size import Policy, Resize, Sizes, SizeValue, Sizing
@@ -352,7 +354,7 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
         if real is not None and real.__module__ == TALKS and real.__name__ in TALKING:
             self.stop("disabled", "processes exchange data")
         if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
-            self.prime(real, args)
+            prime(self, real, args)
         if real is not None and CONSTANT in real.__dict__:
             return self.fixed(real, args, kwargs)
         return super().inline(function, args, kwargs)
@@ -376,17 +378,6 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
         finally:
             leave(held)
         return self.wrap(made, const(made, f"the result of {function.__qualname__}"))
-
-    def prime(self, function: Callable[..., Any], args: Args) -> None:
-        """Calls for real what makes missing state of objects outside, so that the capture finds it.
-        """
-        reals = [v.force(self).real for v in args]
-        if all(r is not None for r in reals):
-            held = enter(None)
-            try:
-                function(*reals)
-            finally:
-                leave(held)
 
     def call_class(self, cls: ClassValue, args: Args, kwargs: Kwargs) -> Value:
         if is_native_module(cls.real.__module__) or issubclass(cls.real, Tensor):
@@ -777,19 +768,3 @@ class CaptureTracer(Tracer):
 
     def refuse(self, op: Op) -> None:
         self.machine.stop(str(op.breaks), f"{op.api}()")
-
-
-def enter(tracer: Tracer | None) -> dict[str, Any]:
-    """Puts a tracer in force; returns the modes to give to `leave`."""
-    held = {k: getattr(STATE, k) for k in ("grad", "inference", "tracer", "autocast", "anomaly",
-                                           "unbroken", "device")}
-    STATE.tracer = tracer
-    return held
-
-
-def leave(held: dict[str, Any]) -> dict[str, Any]:
-    """Restores the modes; returns those that the captured program left behind."""
-    after = {k: getattr(STATE, k) for k in held if k != "tracer"}
-    for k, v in held.items():
-        setattr(STATE, k, v)
-    return after
