@@ -13,6 +13,7 @@ from lehr.base import proof
 from lehr.base.options import Options
 from lehr.compiler.capture.entry import Backwards, Compiled, Request, concrete
 from lehr.compiler.counters import COUNTERS, NAMES
+from lehr.compiler.gradient import strides_of
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, RefType, Value, map_values
 from lehr.compiler.graph.text import print_graph
@@ -59,15 +60,17 @@ def reference(request: Request, options: Options) -> Compiled:
         state = sizes, collect(kept, arrays, found["saved"])
         return tensors(found["outputs"], concrete(request.strides, sizes)), state
 
-    variants = Variants(split.backward, named(split.backward, names), lambda g, numbers, sizes: g)
+    variants = Variants(split.backward, named(split.backward, names),
+                        lambda g, numbers, sizes, present: (
+                            g, strides_of(request, graph, present, numbers)))
 
     def backward(state: Any, tangents: Sequence[Tensor | None], numbers: Sequence[int]
                  ) -> list[Tensor | None]:
         sizes, saved = state
         v = variants.find(tangents, numbers, sizes)
-        found = interp.run(v.program, [*saved, *(t._array for t in tangents if t is not None)],
+        program, strides = v.program
+        found = interp.run(program, [*saved, *(t._array for t in tangents if t is not None)],
                            sizes)
-        strides = [request.grad_strides[numbers[n]] for n in v.numbers]
         return v.spread(tensors(found["grads"], concrete(strides, sizes)))
     return Compiled(forward_joint, backward, replaying(graph, request), same=word.same(),
                     reads=reads_of(split, order), early=())
@@ -87,7 +90,7 @@ def named(graph: Graph, names: Sequence[str]) -> list[Value]:
 def replaying(graph: Graph, request: Request) -> Backwards:
     """`Compiled.replay` of a joint graph."""
     variants = Variants(graph, named(graph, [t.name for t in request.tangents]),
-                        lambda g, numbers, sizes: g)
+                        lambda g, *rest: g)
 
     def run(inputs: Sequence[Any], tangents: Sequence[Tensor | None], numbers: Sequence[int]
             ) -> list[Tensor | None]:
@@ -296,14 +299,16 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
     first = make(split.forward, [*request.strides, *split.strides], *settings)
     programs = [first]
 
-    def second(graph: Graph, numbers: Sequence[int], sizes: Mapping[Any, int]) -> Any:
-        strides = [request.grad_strides[n] for n in numbers]
+    def second(graph: Graph, numbers: Sequence[int], sizes: Mapping[Any, int],
+               present: Sequence[bool]) -> Any:
+        strides = strides_of(request, found.functional, present, numbers)
         programs.append(make(graph, strides, *((options, sizes) if sizes else (options,))))
         return programs[-1]
     variants = Variants(split.backward, named(split.backward, [t.name for t in request.tangents]),
                         second)
     if len(request.tangents) == 1:  # else it is not known yet which are wanted
-        variants.whole(second(split.backward, range(len(request.grad_strides)), request.sizes))
+        every = range(len(request.grad_strides))
+        variants.whole(second(split.backward, every, request.sizes, (True,)))
 
     def forward(program: Any, inputs: Sequence[Any]) -> tuple[list[Tensor], Any]:
         sizes = read(inputs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from lehr.compiler.backend import laid_out, named, sizes_of
 from lehr.compiler.capture.entry import Compiled, Request
+from lehr.compiler.gradient import strides_of
 from lehr.compiler.graph import interp
 from lehr.compiler.graph.ir import Graph, Value, map_values
 from lehr.compiler.graph.part import part
@@ -102,16 +103,19 @@ def backend(make: Maker) -> Callable[..., Compiled]:
             return [fresh(t, s, taken) for t, s in zip(found, strides, strict=True)], (here, kept)
 
         variants = Variants(joint, named(joint, [t.name for t in request.tangents]),
-                            lambda g, numbers, sizes: g)
+                            lambda g, numbers, sizes, present: (
+                                g, strides_of(request, joint, present, numbers)))
 
         def backward(state: Any, tangents: Sequence[Tensor | None], numbers: Sequence[int]
                  ) -> list[Tensor | None]:
             here, kept = state[0], iter(state[1])
             rest = (t for t in tangents if t is not None)
             v = variants.find(tangents, numbers, here)
-            arrays = [next(rest)._array if p.name in late else next(kept) for p in v.program.params]
-            grads = interp.run(v.program, arrays, here)["grads"]
-            return v.spread([Tensor._from_array(g) for g in grads])
+            program, strides = v.program
+            arrays = [next(rest)._array if p.name in late else next(kept) for p in program.params]
+            grads = interp.run(program, arrays, here)["grads"]
+            return v.spread([laid_out(g, s) for g, s in zip(
+                grads, interp.concrete(tuple(strides), here), strict=True)])
 
         return Compiled(forward, backward if late else None, same=word.same())
 

@@ -45,11 +45,12 @@ class Sizes:
 class Variants:
     """The variants of a graph without writes, by which of the parameters `tangents` are there.
 
-    make: (graph, numbers of its gradients, sizes of the call) -> program
+    make: (graph, numbers of its gradients, sizes of the call, which tangents are there) -> program
     """
 
     def __init__(self, graph: Graph, tangents: Sequence[Value],
-                 make: Callable[[Graph, Sequence[int], Mapping[Any, int]], Any]) -> None:
+                 make: Callable[[Graph, Sequence[int], Mapping[Any, int], Sequence[bool]], Any]
+                 ) -> None:
         self.graph, self.tangents, self.make = graph, tuple(tangents), make
         self.made: dict[Given, tuple[Variant, ...]] = {}
         self.lock = threading.Lock()
@@ -93,7 +94,7 @@ class Variants:
             if not all(given[0]) or len(wanted) < len(graph.results["grads"]):
                 graph, places = absent(graph, set(self.tangents).difference(present), present,
                                        wanted)
-            program = self.make(graph, [wanted[n] for n in places], sizes)
+            program = self.make(graph, [wanted[n] for n in places], sizes, given[0])
         names = {v.name: v for v in sizes}
         relations = tuple(proof.Relation.parse(text, names) for text in dict.fromkeys(texts))
         return Variant(program, places, len(wanted), relations)

@@ -695,3 +695,49 @@ def test_leaves_on_memory_that_arguments_share(leaf: Callable[..., Any], needs: 
         first = 3 + 6 - len(grad)
         assert total.item() == 15.0 and grad.tolist() == [2.0 * i for i in range(first, 9)]
         assert whole.tolist() == [float(i - (i >= first)) for i in range(9)]
+
+
+def moved(x: Any) -> Any:
+    u = x * 1
+    v = u.view(-1)
+    u.data = u.detach() + 1
+    v.add_(1)
+    return u[0], u, v
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: (x.data, 0)[:1] * 2, lambda x: [d := x.data, d[0], d.t()],
+    lambda x: [(d := x.data)[0], d], lambda x: [(d := (x * 2).data).view(-1), d[1], x],
+    lambda x: [(e := (x + 1).data[1:])[0], e, x.data, x], moved])
+@pytest.mark.parametrize("backend", ["reference", "inductor"])
+def test_views_of_data_count_their_versions_together(f: Callable[..., Any], backend: str) -> None:
+    """Seed 11001020. And apart from those of the tensor that they are the data of."""
+    seen = []
+    for g in (f, torch.compile(f, backend=backend)):
+        made = [*g(torch.arange(6.0).reshape(2, 3))]
+        seen.append([])
+        first = [t._version for t in made]      # they count from the end of a compiled call
+        for t in made:
+            t.add_(1)
+            seen[-1] += [[u._version - n for u, n in zip(made, first, strict=True)],
+                         [u.tolist() for u in made],
+                         [[u._storage is v._storage for u in made] for v in made]]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("f", [lambda d, w: d * w, lambda d, w: d[0] * w,
+                               lambda d, w: torch.nn.functional.linear(d, w)])
+@pytest.mark.parametrize("backend", ["reference", "inductor"])
+def test_data_that_is_assigned_between_a_call_and_its_backward(
+        f: Callable[..., Any], backend: str) -> None:
+    """Seed 11002159. Eager mode reads what is there by then, or what was there for a view; a
+    compiled call says that it cannot tell."""
+    w, d = torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)
+    y = torch.compile(f, backend=backend)(d, w)
+    d.data = d.data + 4
+    with pytest.raises(RuntimeError, match=r"stands on other memory \(`x.data = y`\)"):
+        y.sum().backward()
+    y = torch.compile(lambda d, w: d + w, backend=backend)(d, w)
+    d.data = d.data + 4
+    y.sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]

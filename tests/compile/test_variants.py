@@ -184,3 +184,35 @@ def test_memory_goes_when_nothing_can_walk_again() -> None:
     assert node.extra is not None
     b.sum().backward()
     assert node.extra is None
+
+
+TERMS = {
+    "flattened": lambda c: c.flatten() * 2,
+    "transposed": lambda c: c.t().contiguous() * 2,
+    "doubled": lambda c: c + c,
+    "picked": lambda c: c[torch.tensor([0, -1])],
+    "product": lambda c: c @ torch.ones(3, 4),
+    "normed": lambda c: torch.nn.functional.layer_norm(c, (3,)),
+    "softmax": lambda c: torch.softmax(c, 0),
+    "expanded": lambda c: c.expand(2, 4, 3) * torch.ones(2, 4, 3),
+    "joined": lambda c: torch.cat([c, c], 1),
+    "stacked": lambda c: torch.stack([c.sum(0), c[1]]),
+}
+
+
+@pytest.mark.parametrize("backend", ["reference", "inductor"])
+@pytest.mark.parametrize("first", TERMS)
+def test_gradients_of_some_results_lie_as_eager_ones(first, backend):
+    """Seed 12002194. A leaf's gradient lies as the first of its terms that is there."""
+    seen = []
+
+    def f(c):
+        return [TERMS[first](c), *(term(c) for name, term in TERMS.items() if name != first)]
+    for g in (f, torch.compile(f, backend=backend)):
+        c = torch.arange(12.0).reshape(3, 4).t().requires_grad_()
+        made = g(c)
+        seen.append([])
+        for chosen in ([made[0]], made[1:], made[::3], made):
+            grad, = torch.autograd.grad([(y * y).sum() for y in chosen], c, retain_graph=True)
+            seen[-1].append((grad.stride(), [round(n, 2) for n in grad.flatten().tolist()]))
+    assert seen[0] == seen[1]

@@ -52,8 +52,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "lehr.compiler.site": EVERYTHING,
     "lehr.compiler.counters": (_base,),
     **{f"lehr.compiler.{name}": EVERYTHING for name in (
-        "audit", "choice", "collector", "custom", "dynamo", "explain", "journal", "locate",
-        "module", "setting", "stages", "stance", "variant", "weight", "world")},
+        "audit", "choice", "collector", "custom", "dynamo", "explain", "gradient", "journal",
+        "locate", "module", "setting", "stages", "stance", "variant", "weight", "world")},
     "lehr._dynamo": EVERYTHING,
     "lehr._inductor": EVERYTHING,
     "lehr._functorch": EVERYTHING,

@@ -46,9 +46,12 @@ NO_SIZES: Mapping[Any, int] = {}
 SIZED = (2, 3, 4)       # fields of an `Output` that may hold symbols
 
 
+BESIDE = -2     # the index of what is made from another tensor of the results
+
+
 class Output(NamedTuple):
-    """How one tensor of the results is made: output number `index`, or an input's storage, seen as
-    a view.
+    """How one tensor of the results is made: output number `index`, or (-1) an input's storage, or
+    (BESIDE) that of the result that stands for `twin`, seen as a view.
     """
 
     index: int  # type: ignore[assignment]
@@ -80,6 +83,7 @@ class Captured:
         self.leaves: list[Tensor] = []              # made inside that a later backward may reach
         self.aliases: list[Tensor] = []             # such leaves on other tensors' memory
         self.views: list[Tensor] = []       # of what carries gradients
+        self.apart: dict[int, Tensor] = {}      # storage of `.data` -> the first twin on it
         self.numbers: dict[int, int] = {}
         self.grads: list[tuple[Tensor, Any]] = []   # (twin, its new grad's twin or None)
         self._collect()
@@ -165,6 +169,8 @@ class Captured:
                 self.shared_leaf()
         else:
             made = self.inside(t, here)
+        if made.twin._storage is not t._storage and not made.root:
+            made = self.beside(t, made)
         self.known[id(t)] = made
         if t.requires_grad and not made.root:
             self.views.append(t)
@@ -198,6 +204,15 @@ class Captured:
                  and not root.requires_grad and not leaf)
         itself = (t is root or plain) and (leaf or type(t) is Tensor)
         return Output(index, None, *here, itself, root)  # type: ignore[call-arg]
+
+    def beside(self, t: Tensor, made: Output) -> Output:
+        """Of tensors that count the versions of their memory apart (`.data`), but together: one is
+        made from that memory, the others from that one."""
+        base, storage = None if t._view is None else t._view.base, t._storage
+        if id(storage) not in self.apart and base is not None and base._storage is storage:
+            self.add(base)
+        first = self.apart.setdefault(id(storage), t)
+        return made if first is t else made._replace(index=BESIDE, source=None, twin=first)
 
     def leaf(self, t: Tensor, base: Tensor) -> None:
         """A leaf on the memory of `base`. One that is so as a view of a third tensor, made while
@@ -303,7 +318,10 @@ class Replay(Rebuilder):
     def _make(self, twin: Tensor, how: Output) -> Tensor:
         if how.index >= 0 and how.root:
             return self.outputs[how.index]
-        base = self.outputs[how.index] if how.index >= 0 else how.source.read(self.arguments)
+        if how.index == BESIDE:
+            base = self.twin(how.twin)
+        else:
+            base = self.outputs[how.index] if how.index >= 0 else how.source.read(self.arguments)
         if self.sizes:
             known = Output(*[concrete(x, self.sizes) if n in SIZED else x
                              for n, x in enumerate(how)])
@@ -539,8 +557,8 @@ class Entry:
                         joint.reached)
         made.inputs = [described for _, described in edges]
         reads = self.compiled.reads
-        versions = tuple((t, t._storage.version, reads is None or i in reads)
-                         if i not in self.moved or not t.requires_grad else (t, -1, False)
+        versions = tuple((t, t._storage, t._storage.version, reads is None or i in reads)
+                         if i not in self.moved or not t.requires_grad else (t, None, -1, False)
                          for i, t in enumerate(inputs) if isinstance(t, Tensor))
         if joint.roots:
             made.extra = Call(self.compiled, state, inputs, versions, joint.spends,

@@ -118,7 +118,10 @@ class Finish:
         found = self.known.get(id(twin))
         if found is None:
             how = self.captured.known[id(twin)]
-            base = f"outputs[{how.index}]" if how.index >= 0 else w.path(how.source)
+            if how.index >= 0:
+                base = f"outputs[{how.index}]"
+            else:   # another result, or a tensor outside
+                base = self.twin(how.twin, w) if how.source is None else w.path(how.source)
             found = base
             if how.index < 0 or not how.root:
                 if self.captured.machine.sizes.hints:

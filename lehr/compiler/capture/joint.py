@@ -83,7 +83,7 @@ class Joint:
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
         return Request(graph, tuple(tangents), tuple(captured.strides),
                        tuple(g._strides for g in grads), dict(captured.machine.sizes.hints),
-                       self._places(), len(self.totals))
+                       self._places(), len(self.totals), tuple(self.roots))
 
     def _unhooked(self, leaves: Sequence[Tensor]) -> None:
         """Leaves that the program made take no hooks along: those are registered behind a break, on

@@ -16,7 +16,8 @@ class Request(NamedTuple):
     graph     results "outputs" and, for a joint graph, "grads"
     sizes     symbol of the graph -> its size in the captured call
     places    of each symbol: (number of an input, dimension; None: it is the input, a number)
-    tangents  the parameters that only backward has: gradients of the outputs `roots`
+    tangents  the parameters that only backward has: gradients of the outputs of the numbers
+              `roots`
     strides   eager layout of every output and gradient
     totals    how many of the gradients, the last ones, are of outputs
     """
@@ -28,6 +29,7 @@ class Request(NamedTuple):
     sizes: Mapping[Any, int] = {}
     places: tuple[tuple[int, int | None], ...] = ()
     totals: int = 0
+    roots: tuple[int, ...] = ()
 
     @property
     def usual(self) -> range:

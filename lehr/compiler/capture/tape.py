@@ -18,13 +18,17 @@ from lehr.tensor.hook import PAST
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
+ELSEWHERE = ("an input of a compiled call stands on other memory (`x.data = y`) than when the call "
+             "was made, and its backward needs it: whether as it was or as it is now is not "
+             "recorded. Assign to `.data` after the backward, or give the call `x.detach()`.")
+
 
 class Call(NamedTuple):
     """What a compiled call keeps for its backward.
 
     state     of the compiled program
     inputs    of the call
-    versions  (tensor, its version at the call, whether backward reads it) of the inputs
+    versions  (tensor, its storage and version at the call, whether backward reads it) of the inputs
     spends    of each result, those whose backward needs what its own backward frees
     usual     numbers of the gradients of the call's inputs
     totals    result -> number of its own gradient, with all that comes through other results
@@ -33,7 +37,7 @@ class Call(NamedTuple):
     compiled: Any
     state: Any
     inputs: Sequence[Any]
-    versions: Sequence[tuple[Tensor, int, bool]]
+    versions: Sequence[tuple[Tensor, Any, int, bool]]
     spends: Sequence[frozenset[int]]
     usual: Sequence[int]
     totals: Mapping[int, int]
@@ -82,8 +86,10 @@ class Backward(node.Node):
         if call is None or any(n in self.spent for n, g in enumerate(grads) if g is not None):
             raise RuntimeError(node.FREED)
         again = STATE.grad or STATE.tracer is not None
-        for t, version, read in call.versions:
-            if (read or again) and t._storage.version != version:
+        for t, storage, version, read in call.versions:
+            if (read or again) and t._storage is not storage:
+                raise RuntimeError(ELSEWHERE)
+            if (read or again) and storage.version != version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an "
                     f"inplace operation: an input of a compiled call, [torch.{t.dtype.name} "
