@@ -197,6 +197,7 @@ TERMS = {
     "expanded": lambda c: c.expand(2, 4, 3) * torch.ones(2, 4, 3),
     "joined": lambda c: torch.cat([c, c], 1),
     "stacked": lambda c: torch.stack([c.sum(0), c[1]]),
+    "largest": lambda c: c.max(0).values * 2,
 }
 
 

@@ -35,7 +35,7 @@ def absent(graph: Graph, missing: Collection[Value], present: Collection[Value],
         if made is None:
             made = builder.call(node.op, map_values(
                 node.args, lambda v: _zeros(builder, v) if v in nothing else known[v]))
-        several = made if type(made) is tuple else (made,)
+        several = made if isinstance(made, tuple) else (made,)
         known.update(zip(node.results, several, strict=True))
     return builder.finish({"grads": [known[v] for v in results]}), tuple(left)
 
