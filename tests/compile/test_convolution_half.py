@@ -88,6 +88,15 @@ CASES = {
     "groups": ((2, 64, 5, 7), (48, 32, 3, 3), {"padding": 1, "groups": 2}),
     "one of each": ((1, 1, 1, 1), (1, 1, 1, 1), {}),
     "many pixels": ((2, 16, 60, 70), (16, 16, 3, 3), {"padding": 1}),
+    "many channels, two pixels": ((16, 96, 2, 2), (70, 96, 3, 3), {"padding": 1}),
+    "few channels come out, beyond the image": ((2, 40, 2, 3), (5, 40, 7, 7), {"padding": 4}),
+    "borders": ((9, 64, 4, 6), (64, 64, 5, 3), {"padding": (2, 1)}),
+    "a kernel beyond the image": ((3, 40, 2, 3), (17, 40, 7, 7), {"padding": 4}),
+    "few channels, dilation": ((2, 5, 30, 9), (9, 5, 3, 4), {"dilation": (1, 2), "padding": 3}),
+    "few channels, beyond the image": ((2, 4, 3, 2), (70, 4, 3, 9), {"padding": (0, 7)}),
+    "many taps, few channels": ((1, 15, 12, 40), (20, 15, 1, 20), {"padding": (0, 10)}),
+    "large stride": ((2, 20, 20, 21), (18, 20, 4, 4), {"stride": (4, 5)}),
+    "a stride beyond the kernel": ((2, 33, 13, 9), (32, 33, 1, 2), {"stride": (3, 4)}),
 }
 
 
@@ -107,6 +116,16 @@ def test_one_and_three_dimensions(way):
 def test_the_adjoint(way):
     near(lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1),
          half(2, 34, 6, 5), half(34, 20, 3, 3))
+
+
+@pytest.mark.parametrize("stride, padding, more, dilation", [
+    (3, 0, 2, 1), (2, 3, 0, 2), (1, 2, 0, 1), ((1, 4), 1, (0, 3), (2, 1))])
+@pytest.mark.parametrize("channels", [3, 40])
+def test_adjoints_that_put_pixels_apart(stride, padding, more, dilation, channels, way):
+    def call(x, w):
+        return F.conv_transpose2d(x, w, None, stride, padding, more, 1, dilation)
+
+    near(call, half(3, channels, 6, 5), half(channels, 33, 3, 5))
 
 
 def test_no_images(way):

@@ -66,7 +66,8 @@ static void scores(const plan *f, const operands *o, int64_t a, int64_t rows, in
 #if PACKED
   const char *left = o->q + (a - o->low) / SIDE * o->panel;
   for (int64_t j = 0; o->panel && j < width; j += SIDE)
-    corner(left, o->k + (first + j) / SIDE * o->panel, o->panel / PART, s + j, WIDE, 0, NULL);
+    corner(left, o->k + (first + j) / SIDE * o->panel, o->panel / PART, s + j, WIDE, 0, rows,
+           width - j, NULL);
   if (o->panel) return;
 #endif
   f->rt->sgemm(0, 1, rows, width, e, 1, (float *)o->q + (a - o->low) * e, e,
@@ -130,8 +131,8 @@ static void gather(const plan *f, const operands *o, int64_t rows, int64_t first
   for (int64_t j = 0; o->panel && j < up; j += SIDE) {
     const char *right = o->v + j / SIDE * o->panel_v + first / 32 * PART;
     int64_t steps = (width + 31) / 32;
-    corner(p, right, steps, sums + j, up, first > 0, NULL);
-    corner((const char *)p + HALVES, right, steps, sums + j, up, 1, NULL);
+    corner(p, right, steps, sums + j, up, first > 0, rows, ev - j, NULL);
+    corner((const char *)p + HALVES, right, steps, sums + j, up, 1, rows, ev - j, NULL);
   }
   if (o->panel) return;
 #endif

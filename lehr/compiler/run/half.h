@@ -150,35 +150,47 @@ __attribute__((always_inline)) static inline int packed(const char *x, int64_t l
   return bad;
 }
 
-/* 32 x 32 of C, from `steps` steps of a panel of A and one of B. */
+/* 32 x 32 of C, from `steps` steps of a panel of A and one of B; at least `high` rows (of 32) and
+   `wide` columns of it. */
 typedef void (*lehr_corner)(const char *a, const char *b, int64_t steps, float *c, int64_t ldc,
-                            int add, const char *next);
+                            int add, int64_t high, int64_t wide, const char *next);
 
-static void by_dots(const char *a, const char *b, int64_t steps, float *c, int64_t ldc, int add,
-                    const char *next) {
-  (void)next;
-  for (int half = 0; half < 4; half++) {
+/* Eight rows of 16 or 32 columns at a time: sixteen sums are enough to hide how long one takes. */
+__attribute__((always_inline)) static inline void dots(const char *a, const char *b, int64_t steps,
+                                                       float *c, int64_t ldc, int add,
+                                                       int64_t high, const int wide) {
+  for (int64_t r = 0; r < high; r += 8) {
     __m512 sum[8][2];
-    const char *x = a + half / 2 * TILE + half % 2 * 512, *y = b;
-    float *to = c + half * 8 * ldc;
+    const char *x = a + r / 16 * TILE + r % 16 * 64, *y = b;
+    float *to = c + r * ldc;
     UNROLL for (int i = 0; i < 8; i++)
-      UNROLL for (int j = 0; j < 2; j++)
+      UNROLL for (int j = 0; j < wide; j++)
         sum[i][j] = add ? _mm512_loadu_ps(to + i * ldc + j * 16) : _mm512_setzero_ps();
     for (int64_t s = 0; s < steps; s++, x += PART, y += PART)
       for (int k = 0; k < 16; k++) {
-        __m512bh u = (__m512bh)_mm512_load_si512(y + k * 64);
-        __m512bh v = (__m512bh)_mm512_load_si512(y + TILE + k * 64);
+        __m512bh u[2];
+        UNROLL for (int j = 0; j < wide; j++)
+          u[j] = (__m512bh)_mm512_load_si512(y + j * TILE + k * 64);
         UNROLL for (int i = 0; i < 8; i++) {
-          int32_t pair;
+          int32_t pair; /* the last operand may come from memory */
           memcpy(&pair, x + i * 64 + k * 4, 4);
           __m512bh p = (__m512bh)_mm512_set1_epi32(pair);
-          sum[i][0] = _mm512_dpbf16_ps(sum[i][0], p, u);
-          sum[i][1] = _mm512_dpbf16_ps(sum[i][1], p, v);
+          UNROLL for (int j = 0; j < wide; j++)
+            sum[i][j] = _mm512_dpbf16_ps(sum[i][j], u[j], p);
         }
       }
     UNROLL for (int i = 0; i < 8; i++)
-      UNROLL for (int j = 0; j < 2; j++) _mm512_storeu_ps(to + i * ldc + j * 16, sum[i][j]);
+      UNROLL for (int j = 0; j < wide; j++) _mm512_storeu_ps(to + i * ldc + j * 16, sum[i][j]);
   }
+}
+
+static void by_dots(const char *a, const char *b, int64_t steps, float *c, int64_t ldc, int add,
+                    int64_t high, int64_t wide, const char *next) {
+  (void)next;
+  if (wide > 16)
+    dots(a, b, steps, c, ldc, add, high, 2);
+  else
+    dots(a, b, steps, c, ldc, add, high, 1);
 }
 
 static lehr_corner corner = by_dots;
@@ -187,7 +199,8 @@ static lehr_corner corner = by_dots;
 static int has_tiles;
 /* `next`: what is wanted next of B. */
 static void by_tiles(const char *a, const char *b, int64_t steps, float *c, int64_t ldc, int add,
-                     const char *next) {
+                     int64_t high, int64_t wide, const char *next) {
+  (void)high, (void)wide;
   begin(c, ldc, add);
   for (; steps > 0; steps--, a += PART, b += PART) {
     LOAD(4, a, 64);
@@ -225,12 +238,12 @@ static inline void panels(const char *a, int64_t a_panel, const char *b, int64_t
       const char *next = i < 4 && j + SIDE < n ? y + b_panel + i * steps * 512 : NULL;
       float *to = c + i * SIDE * ldc + j;
       if (high == SIDE && wide == SIDE) {
-        corner(a + i * a_panel, y, steps, to, ldc, add, next);
+        corner(a + i * a_panel, y, steps, to, ldc, add, SIDE, SIDE, next);
         continue;
       }
       if (add)
         for (int64_t r = 0; r < high; r++) memcpy(whole + r * SIDE, to + r * ldc, (size_t)wide * 4);
-      corner(a + i * a_panel, y, steps, whole, SIDE, add, next);
+      corner(a + i * a_panel, y, steps, whole, SIDE, add, high, wide, next);
       for (int64_t r = 0; r < high; r++) memcpy(to + r * ldc, whole + r * SIDE, (size_t)wide * 4);
     }
   }
