@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import ml_dtypes
 import numpy as np
 
 from lehr.base import dtype as dt
@@ -57,25 +58,40 @@ def rounds(op: Op) -> bool:
     return op.name not in EXACT
 
 
+# Ops whose roundings are inside: short operands leave them no less rounded.
+INNER = frozenset((
+    "attention attention_grad batch_norm_eval batch_norm_train class_loss class_loss_grad "
+    "cosine_similarity cross_entropy group_norm instance_norm_train layer_norm log_softmax "
+    "logsumexp native_layer_norm nn_log_softmax nn_softmax normalize recurrent recurrent_grad "
+    "rms_norm scaled_dot_product_attention softmax softmin standardize standardize_grad "
+    "standardize_scale std std_mean var var_mean").split())
+HALF = (dt.float16, dt.bfloat16)
+# Those whose weights may be rounded to half precision where the operands are.
+WEIGHTED = frozenset(("attention", "attention_grad", "scaled_dot_product_attention"))
+
+
 # Sums of which 0 may come: no other number that a run comes by is as special as that one.
 SUMS = frozenset(("sum", "mean"))
 
 
 class Shaker:
-    """Runs ops with errors of rounding. Those of half precision stay: they are computed in float32
-    and rounded once, eagerly and compiled. In every fourth run sums that are 0 but for rounding are
-    0."""
+    """Runs ops with errors of rounding. Elements in half precision stay: they are computed in
+    float32 and rounded once, eagerly and compiled; of sums that number may be another in every
+    second run. In every fourth run sums that are 0 but for rounding are 0."""
 
     def __init__(self, seed: int) -> None:
-        self.cancels = seed % 4 == 0
+        self.cancels, self.widens = seed % 4 == 0, seed % 2 == 1
         self.pick = np.random.Generator(np.random.PCG64(seed))
         self.eager = dispatch.eager
 
     def __call__(self, op: Op, args: tuple[Any, ...]) -> Any:
         if not rounds(op):
             return self.eager(op, args)
+        if self.widens and op.kind is not POINTWISE and any(
+                isinstance(a, Tensor) and a.dtype in HALF for a in args):
+            return self._widened(op, args)
         if op.kind is not POINTWISE:    # its sums may cancel: their error is that of the terms
-            args = tuple(self._operand(a) for a in args)
+            args = tuple(self._operand(a, op.name in INNER) for a in args)
         made = self.eager(op, args)
         for t in made if isinstance(made, (tuple, list)) else (made,):
             if isinstance(t, Tensor) and t._storage.owner is not None:
@@ -87,13 +103,38 @@ class Shaker:
                 np.copyto(made._array, 0, where=np.abs(made._array) <= reach)
         return made
 
-    def _operand(self, a: Any) -> Any:
+    def _widened(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """The op on float32 operands; its results in the dtypes and layouts that they have."""
+        made = self.eager(op, args)
+        wide = self(op, tuple(self._wide(a) for a in args))
+        many = isinstance(made, (tuple, list))
+        for t, w in zip(made if many else (made,), wide if many else (wide,), strict=True):
+            if isinstance(t, Tensor) and t.dtype in HALF and t._storage.owner is not None:
+                with np.errstate(all="ignore"):
+                    array = w._array + self._weights(op, t) if op.name in WEIGHTED else w._array
+                    np.copyto(t._array, array.astype(t._array.dtype))
+        return made
+
+    def _weights(self, op: Op, t: Tensor) -> Any:
+        """What rounding the weights of a mean to its dtype makes of the mean."""
+        size = np.abs(t._array.astype(np.float32)).max(initial=0, where=np.isfinite(t._array))
+        return (size * ml_dtypes.finfo(t._array.dtype).eps * self.pick.uniform(
+            -1, 1, t._array.shape)).astype(np.float32)
+
+    def _wide(self, a: Any) -> Any:
         if type(a) in (list, tuple):
-            return type(a)(map(self._operand, a))
+            return type(a)(map(self._wide, a))
+        if not isinstance(a, Tensor) or a.dtype not in HALF:
+            return a
+        return self.eager(registry.get("to_dtype"), (a, dt.float32))
+
+    def _operand(self, a: Any, short: bool) -> Any:
+        if type(a) in (list, tuple):
+            return type(a)([self._operand(x, short) for x in a])
         if not isinstance(a, Tensor) or a.numel() == 0 or self.parts(a._array) is None:
             return a
         made = Tensor._make(a._storage.copy(), a.dtype, a._shape, a._strides, a._offset)
-        self.move(made._array)
+        self.move(made._array, short)
         return made
 
     @staticmethod
@@ -105,17 +146,18 @@ class Shaker:
             array = array.view(array.real.dtype) if array.flags.c_contiguous else None
         return array if array is not None and array.dtype in SHORT else None
 
-    def move(self, array: Any) -> None:
-        """Gives all but short numbers a relative error, in place."""
+    def move(self, array: Any, short: bool = False) -> None:
+        """Gives numbers a relative error, in place; short ones if asked."""
         array = self.parts(array)
         if array is None or array.size == 0:
             return
         bits, low = SHORT[array.dtype]
         tail = array.copy(order="C").view(bits) & bits((1 << low) - 1)
         size = np.finfo(array.dtype).eps
+        wanted = ((tail != 0) | short) & np.isfinite(array)
         with np.errstate(all="ignore"):
             moved = array * (1 + size * self.pick.uniform(-1, 1, array.shape))
-        np.copyto(array, moved.astype(array.dtype), where=(tail != 0) & np.isfinite(array))
+        np.copyto(array, moved.astype(array.dtype), where=wanted)
 
 
 @contextlib.contextmanager

@@ -555,3 +555,19 @@ def test_sizes_that_come_out_as_one_broadcast(f, backend):
                 g(x)
             continue
         same(g(x), want, n)
+
+
+def test_sizes_in_errors_of_a_later_backward_are_those_of_the_call():
+    """Seed 13101161: what a backward behind the call refuses tells the size that it had."""
+    def f(x):
+        y = x.exp()
+        with torch.no_grad():
+            y.detach().mul_(2)
+        return y
+    texts = []
+    for g in (f, torch.compile(f, dynamic=True)):
+        for n in (3, 4, 5):
+            with pytest.raises(RuntimeError) as caught:
+                g(torch.ones(n, 2, requires_grad=True)).sum().backward()
+            texts.append(str(caught.value))
+    assert texts[:3] == texts[3:] and "[5, 2]" in texts[-1]

@@ -55,6 +55,18 @@ def relative(size: float) -> Callable[[Any], Any]:
      lambda x: (x[0], x[1], x[2] * 0 + 1), "result"),
     (program("s = torch.nn.functional.layer_norm(a + a * a, (4,), a[0]).sum()",
              "return torch.frexp(s)[1]"), lambda x: x * 0, "result"),
+    (program("x = torch.tensor([[-0.5, 0.25, 1.0, -1.0]])",     # short, its norm is not
+             "return torch.nn.functional.layer_norm(x, (4,)).sum() + a.sum() * 0"),
+     lambda x: x + EPS / 2, fuzz.ROUNDED),
+    (program("h = a.bfloat16()[None]", "s = torch.nn.functional.scaled_dot_product_attention",
+             "return s(h, h, h).double() - a.sum() * 0"),
+     lambda x: x + x.abs().max() * 2.0 ** -9, fuzz.ROUNDED),
+    (program("h = a.bfloat16()[None]", "s = torch.nn.functional.scaled_dot_product_attention",
+             "return s(h, h, h).double() - a.sum() * 0"),
+     lambda x: x + x.abs().max() * 2.0 ** -4, "result"),
+    (program("h = torch.tensor([[1.0, 2.0 ** -7, 1e-9]]).bfloat16()",
+             "return h.sum().float().double() + a.sum() * 0"),
+     lambda x: x + 2.0 ** -7, "result"),
     (program("return a.sum(), a.exp()"), lambda x: x[::-1], "result"),
     (program("return a * 2"), lambda x: x.t().contiguous().t(), "result"),   # strides
     (program("return a.view(2, 6)"), lambda x: x.view(6, 2), "result"),
@@ -107,4 +119,4 @@ def test_short_numbers_and_what_does_not_round_stay():
 
 
 def test_names_of_ops_are_ops():
-    assert rounding.EXACT | rounding.ROUNDED <= set(registry.OPS)
+    assert rounding.EXACT | rounding.ROUNDED | rounding.INNER <= set(registry.OPS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lehr.compiler.capture.later import Late
 from lehr.compiler.capture.modes import enter, leave
 from lehr.compiler.capture.request import Request
+from lehr.compiler.capture.size import Resize
 from lehr.compiler.capture.source import Source
 from lehr.compiler.capture.tape import depending, leading, passing, spending
 from lehr.compiler.graph.ir import RefType, TensorType
@@ -115,6 +116,8 @@ class Joint:
         try:
             return self._backward(roots, leaves, tangents)
         except REFUSALS:
+            if self.captured.machine.sizes.hints:
+                raise Resize(everything=True) from None     # the text may tell sizes
             for root in roots:
                 self._undo(tangents)
                 try:
