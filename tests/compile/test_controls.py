@@ -329,6 +329,20 @@ def test_a_callable_back_end_keeps_effects_and_views():
     assert noted[0].data_ptr() == have.data_ptr() and all(map(torch.equal, a, b))
 
 
+def test_a_back_end_of_one_s_own_takes_ops_with_named_results():
+    def f(x):
+        largest = x.max(0)
+        return largest.values * 2, largest.indices, torch.linalg.slogdet(x).logabsdet
+    grads = []
+    for g in (f, torch.compile(f, backend=lambda gm, inputs: gm.forward)):
+        x = torch.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+        values, _, size = g(x)
+        (values.sum() + size).backward()
+        grads.append(x.grad.tolist())
+    assert grads[0] == grads[1]
+
+
+
 def test_a_callable_back_end_with_symbolic_sizes():
     seen = []
 

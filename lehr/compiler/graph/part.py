@@ -34,7 +34,7 @@ def part(graph: Graph, results: Mapping[str, Sequence[Value]], given: Sequence[V
     for node in needed(graph, [v for vs in results.values() for v in vs], given):
         builder.location = node.location
         made = builder.call(node.op, map_values(node.args, known.__getitem__))
-        several = made if type(made) is tuple else (made,)
+        several = made if isinstance(made, tuple) else (made,)
         known.update(zip(node.results, several, strict=True))
     return builder.finish({g: [known[v] for v in vs] for g, vs in results.items()},
                           [known[t] for t in targets])
