@@ -95,6 +95,7 @@ CASES = {
     "few channels, dilation": ((2, 5, 30, 9), (9, 5, 3, 4), {"dilation": (1, 2), "padding": 3}),
     "few channels, beyond the image": ((2, 4, 3, 2), (70, 4, 3, 9), {"padding": (0, 7)}),
     "many taps, few channels": ((1, 15, 12, 40), (20, 15, 1, 20), {"padding": (0, 10)}),
+    "many channels come out": ((2, 20, 4, 4), (500, 20, 3, 3), {"padding": 1}),
     "large stride": ((2, 20, 20, 21), (18, 20, 4, 4), {"stride": (4, 5)}),
     "a stride beyond the kernel": ((2, 33, 13, 9), (32, 33, 1, 2), {"stride": (3, 4)}),
 }
@@ -164,9 +165,10 @@ def test_infinities_and_nan_meet_only_what_reads_them(way):
     assert y[:, 3:7, :].isfinite().all()
 
 
-def test_the_same_bits_on_any_number_of_threads(way):
-    x, w = half(4, 32, 40, 30), half(48, 32, 3, 3)
-    g = half(4, 48, 38, 28)
+@pytest.mark.parametrize("channels", [(32, 48), (160, 200)], ids=str)
+def test_the_same_bits_on_any_number_of_threads(channels, way):
+    x, w = half(4, channels[0], 40, 30), half(channels[1], channels[0], 3, 3)
+    g = half(4, channels[1], 38, 28)
     before = lehr.get_num_threads()
     made = []
     try:

@@ -10,7 +10,7 @@
    an image that an adjoint puts apart, and where images are small, those at borders. */
 enum { BLOCK = 128, CHUNK = 4096, WIDTH = 64 }; /* pixels at once, for weights; channels of x */
 enum { SLIM = 16, SMALL = 32 }; /* channels that do not fill steps; lengths whose borders count */
-enum { SUMS = 1 << 19 }; /* bytes that stay in the second cache beside what is read */
+enum { SUMS = 1 << 20 }; /* bytes that stay in the second cache beside what is read */
 
 /* The places of the result along a dimension, those together that meet the same taps. */
 typedef struct {
@@ -31,13 +31,13 @@ typedef struct {
   int64_t taps, pixels, first, count; /* of a chunk: its first pixel and how many */
   int64_t parts, in, run;             /* of a row; numbers of one; taps that lie together in x */
   int64_t steps, panel;               /* 32 numbers are a step of a part; bytes of a panel */
-  int64_t width, groups;              /* of blocks of a gradient: numbers, of output channels */
+  int64_t width, groups; /* of blocks of a gradient: their numbers of a part, how many else */
   char *packed;
   float *made;
   int64_t in_up, out_up;
   int32_t (*at)[4];
   int32_t bad; /* a number that panels do not take was seen */
-  int plain;
+  int plain, apart; /* whether parts are blocks of their own */
 } plan;
 
 static int64_t up(int64_t n) { return (n + 31) / 32 * 32; }
@@ -219,12 +219,13 @@ static int64_t stretch(const int32_t *taps, int64_t n, int64_t many) {
   return n;
 }
 
-/* How long blocks of these classes take, by what is multiplied and how often sums are fetched. */
+/* How long blocks of these classes take: rows times steps, how often sums are fetched, and the
+   kernel, which takes as long as some rows of a step do. */
 static double cost(const plan *f, int32_t *taps) {
 #if PACKED
-  const int64_t round = corner == by_dots ? 8 : SIDE;
+  const int64_t round = corner == by_dots ? 8 : SIDE, fetch = corner == by_dots ? 4 : 64;
 #else
-  const int64_t round = 1;
+  const int64_t round = 1, fetch = 4;
 #endif
   double sum = 0;
   int32_t class[3];
@@ -232,7 +233,8 @@ static double cost(const plan *f, int32_t *taps) {
     const int64_t pixels = class_of(f, n, class), many = taps_of(f, class, taps);
     int64_t steps = many * f->steps;
     for (int64_t t = 0; t < many; t = stretch(taps, t, many)) steps += 2;
-    sum += (double)((pixels + round - 1) / round * round) * (double)steps;
+    const int64_t rows = (pixels + round - 1) / round * round;
+    sum += (double)(rows + fetch * blocks(pixels)) * (double)steps;
   }
   return sum;
 }
@@ -492,9 +494,9 @@ static void put(const plan *f, const float *sums, int64_t o, int64_t low, int64_
 #endif
 }
 
-/* Adds a chunk's part of the gradient of a block of the kernel: some of its output channels and of
-   the numbers of each part, or for the library, one part. Panels' sums go where they are wanted
-   behind the last chunk, out of the cache. */
+/* Adds a chunk's share of the gradient of a block of the kernel: some numbers of every part and some
+   output channels, whose sums go where they are wanted behind the last chunk, out of the cache; or
+   of one part and all output channels. */
 static void weigh(void *ctx, int64_t task, int64_t worker) {
   plan *f = ctx;
   const lehr_convolution *q = f->q;
@@ -506,7 +508,7 @@ static void weigh(void *ctx, int64_t task, int64_t worker) {
   (void)worker;
   if (f->bad && !f->plain) return;
   int64_t from = 0, to = 0; /* where there are any */
-  for (int64_t part = f->plain ? group : 0; part < (f->plain ? group + 1 : f->parts); part++) {
+  for (int64_t part = f->apart ? group : 0; part < (f->apart ? group + 1 : f->parts); part++) {
     from = to = 0;
     for (int64_t i = 0; i < f->count; i++) {
       rows[i] = numbers(f, f->at[i], part, low, many, own + (f->run ? i * 64 : 0));
@@ -521,8 +523,9 @@ static void weigh(void *ctx, int64_t task, int64_t worker) {
     }
 #if PACKED
     else {
-      const int64_t o0 = lehr_edge(q->out, f->groups, group), panel = (to - from + 31) / 32 * PART;
-      const int64_t o1 = lehr_edge(q->out, f->groups, group + 1);
+      const int64_t o0 = f->apart ? 0 : lehr_edge(q->out, f->groups, group);
+      const int64_t o1 = f->apart ? q->out : lehr_edge(q->out, f->groups, group + 1);
+      const int64_t panel = (to - from + 31) / 32 * PART;
       char *x = scratch(1, WIDTH / 32 * f->panel);
       flag(f, pack_pixels(rows + from, to - from, many, 0, x));
       BEGIN;
@@ -531,7 +534,7 @@ static void weigh(void *ctx, int64_t task, int64_t worker) {
           corner(f->packed + o / 32 * f->panel + from * 64, x + i / 32 * panel, panel / PART,
                  c + o * f->width + i, f->width, (int)add, least(o1 - o, 32), many - i, NULL);
       END;
-      if (part + 1 == f->parts && f->first + f->count == f->pixels)
+      if (!f->apart && part + 1 == f->parts && f->first + f->count == f->pixels)
         for (int64_t o = o0; o < o1; o++) put(f, made, o, low, many);
     }
 #endif
@@ -603,8 +606,10 @@ static void gradients(plan *f) {
   f->width = f->run ? 32 : WIDTH;
   int64_t blocks = (f->in + f->width - 1) / f->width, size = 4 * f->parts * f->out_up * f->width;
   int64_t deep = up(least(CHUNK, f->pixels)), groups = (size + SUMS - 1) / SUMS;
-  while (groups * blocks < 3 * f->rt->threads && f->rt->threads > 1) groups++;
-  f->groups = f->plain ? f->parts : least(groups, f->out_up / 32);
+  int64_t wanted = f->rt->threads == 1 ? 1 : 3 * f->rt->threads, high = f->out_up / 32;
+  while (groups * blocks < wanted && groups < high) groups++;
+  f->apart = f->plain || groups * blocks < least(wanted, f->parts * blocks);
+  f->groups = f->apart ? f->parts : least(groups, high);
   f->made = scratch(3, size * blocks);
   f->packed = scratch(4, (f->plain ? 4 : 2) * f->out_up * deep);
   f->at = scratch(5, (int64_t)sizeof(*f->at) * deep);
@@ -616,7 +621,7 @@ static void gradients(plan *f) {
     share(f->rt, weigh, f, blocks * f->groups);
   }
   if (f->pixels == 0) memset(f->made, 0, (size_t)(size * blocks));
-  if (f->pixels == 0 || f->plain) share(f->rt, put_all, f, q->out);
+  if (f->pixels == 0 || f->apart) share(f->rt, put_all, f, q->out);
 }
 
 EXPORT void lehr_convolve_half(const lehr_runtime *rt, const lehr_convolution *q) {
