@@ -23,6 +23,7 @@ from lehr.tensor.tensor import Tensor
 
 _T = TypeVar("_T")
 _Int = ctypes.c_int64
+MANY = 1 << 20      # rows, where their number is not known
 _known: weakref.WeakValueDictionary[tuple[Any, ...], Packed] = weakref.WeakValueDictionary()
 
 
@@ -91,7 +92,8 @@ class Weight:
         if library is None:
             return None
         size = library.function("lehr_packed", _Int, _Int, _Int)(e["n"], e["k"])
-        if not size:
+        worth = library.function("lehr_worth", *[_Int] * 4)
+        if not size or not worth(e["rows"] or MANY, e["n"], e["k"]):
             return None
         made = Packed(self.origin, writes, memory.host.lease(size))
         pack = library.function("lehr_pack", _Int, ctypes.c_void_p, *[_Int] * 5, ctypes.c_void_p)

@@ -28,8 +28,10 @@ from lehr.ops.sample import samples_of
 from lehr.tensor import api, dispatch
 from lehr.tensor.memory import UntypedStorage
 
-pytestmark = pytest.mark.skipif(not target.host().features >= template.TILES,
+pytestmark = pytest.mark.skipif("avx512f" not in target.host().features,
                                 reason="products here do not pack")
+TILES = target.host().features >= template.TILES
+BYTES = 6 if TILES else 4      # of a packed number
 SIZE = 128
 WAYS = {"view": lambda w: w, "data": lambda w: w.data, "detach": lambda w: w.detach(),
         "data of data": lambda w: w.data.detach().data}
@@ -522,14 +524,14 @@ def test_memory_goes_with_the_function_and_with_changes():
         t = Watched()
         t.pack()
         held = memory.host.stats()["allocated"] - before
-        assert held > SIZE * SIZE * 6
+        assert held >= SIZE * SIZE * BYTES
         t.weight.add_(1)
         t.call(t.x)
-        assert memory.host.stats()["allocated"] - before < held - SIZE * SIZE * 6 + 4096
+        assert memory.host.stats()["allocated"] - before < held - SIZE * SIZE * BYTES + 4096
         t.pack()
         del t
     gc.collect()
-    assert memory.host.stats()["allocated"] - before < SIZE * SIZE * 6
+    assert memory.host.stats()["allocated"] - before < SIZE * SIZE * BYTES
     assert not weights._known or all(p.origin is not None for p in weights._known.values())
 
 
@@ -599,7 +601,14 @@ def test_training_keeps_nothing():
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e-40])
 def test_numbers_that_tiles_do_not_take(watched, value):
     watched.weight[2, 3] = value
-    watched.loose()
+    if TILES:
+        watched.loose()
+    else:       # packed as all others
+        watched.pack()
+        watched.fresh()
+    watched.x[4, 3] = value     # 0 times infinity
+    watched.x[5, 3] = 0
+    watched.fresh()
     watched.weight[2, 3] = 1
     watched.pack()
     watched.fresh()
@@ -612,7 +621,7 @@ def test_same_bits_for_any_rows(kind, threads):
     torch.set_num_threads(threads)
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
     model = torch.nn.Sequential(torch.nn.Linear(200, 333), torch.nn.ReLU(),
-                                torch.nn.Linear(333, 140)).to(dtype)
+                                torch.nn.Linear(333, 192)).to(dtype)
     call = torch.compile(model, dynamic=True)
     plain = torch.compile(model, dynamic=True, options={"pack_weights": False})
     try:

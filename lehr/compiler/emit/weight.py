@@ -19,7 +19,8 @@ FEW = 384   # rows up to which a float32 product is faster by it: packing is lit
 
 class Weight(NamedTuple):
     """How a weight lies in a parameter: `offset` in bytes, rows `ld` elements apart; `n` columns of
-    `k` terms, transposed where `tb`; `wide`: float32 numbers, for the template `template`."""
+    `k` terms, transposed where `tb`, that meet `rows` rows (0: not known); `wide`: float32 numbers,
+    for the template `template`."""
 
     param: Buffer
     template: str
@@ -27,6 +28,7 @@ class Weight(NamedTuple):
     wide: int
     tb: int
     ld: int
+    rows: int
     n: int
     k: int
 
@@ -41,13 +43,12 @@ def weight(q: Product, template: str, views: Mapping[Buffer, Operand]) -> Weight
     numbers = (n, k, b.leading, offset, *b.step)
     if not all(isinstance(x, int) for x in numbers) or any(b.step) or 0 in (n, k):
         return None
-    # Small ones are what `run/product.c` leaves to BLAS.
-    if template == "split" and (k < 32 or n <= 64 or isinstance(m, int) and (
-            m > FEW or m * n < 64 * (m + n))):
+    rows = m if isinstance(m, int) else 0
+    if template == "split" and (k < 32 or n <= 64 or rows > FEW):   # small ones are BLAS's
         return None
     item = b.buffer.dtype.itemsize
     return Weight(buffer, template, offset * item, int(b.buffer.dtype is dt.float32), b.trans,
-                  b.leading, n, k)
+                  b.leading, rows, n, k)
 
 
 def record(w: Weight, param: int, slot: int) -> dict[str, Any]:

@@ -161,6 +161,8 @@ EXPORT void lehr_product_half(const lehr_runtime *rt, const lehr_half *q) {
   else if (batches == 1 && tasks > 1)
     w.wide = least(tasks, (q->n + FEW - 1) / FEW);
   if (batches * w.tall < tasks && w.wide == 1) w.tall = least(tasks, (q->m + FEW - 1) / FEW);
+  if (q->m > TALL && batches % tasks) /* as many for each thread */
+    w.tall = (w.tall + tasks - 1) / tasks * tasks;
 #if PACKED
   if (q->packed && !q->ready && q->k && w.tall > 1) {
     lehr_work early = w;
@@ -180,6 +182,9 @@ EXPORT void lehr_product_half(const lehr_runtime *rt, const lehr_half *q) {
     rt->parallel(after, &w, w.tall);
   }
 }
+
+/* Whether a product reads B packed, by sizes alone. */
+EXPORT int64_t lehr_worth(int64_t m, int64_t n, int64_t k) { return (void)m, (void)n, (void)k, 1; }
 
 /* Bytes of a packed matrix. */
 EXPORT int64_t lehr_packed(int64_t n, int64_t k) {

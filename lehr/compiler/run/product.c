@@ -4,7 +4,7 @@ typedef struct {
   const lehr_runtime *rt;
   const lehr_product *q;
   int64_t tall, wide; /* blocks along m and along n */
-  int64_t split;      /* whether the table's split product is worth trying */
+  int64_t packs;      /* whether the table's `packing` is worth trying */
   int64_t later;      /* whether `rows` waits for all of C */
   int64_t way;        /* of the table's thin product; -1: that is not for these sizes */
 } cut;
@@ -43,7 +43,7 @@ static void piece(void *ctx, int64_t chunk, int64_t worker) {
     w->rt->thin(w->way, SIZES, OPERANDS(float), RESULT(float));
   else if (!(q->kind == LEHR_ONEDNN
                  ? w->rt->onednn_product(SIZES, OPERANDS(float), RESULT(float))
-                 : w->split && w->rt->split(SIZES, OPERANDS(float), RESULT(float), q->ready, n0)))
+                 : w->packs && w->rt->packing(SIZES, OPERANDS(float), RESULT(float), q->ready, n0)))
     w->rt->sgemm(SIZES, 1, OPERANDS(float), 0, RESULT(float));
   if (q->rows && !w->later) q->rows(q->p, i * q->m + m0, i * q->m + m1);
 }
@@ -72,12 +72,11 @@ static void lehr_multiply(const lehr_runtime *rt, const lehr_product *q) {
   cut w = {.rt = rt, .q = q, .wide = 1, .way = rt->thin ? way_of(q) : -1};
   /* By sizes that do not depend on threads: the same bits on any number of them. Each of its blocks
      packs what it reads: few of them, along the longer side. */
-  w.split = rt->split && w.way < 0 && q->kind == LEHR_F32 && q->k >= 32 &&
-            q->m * q->n >= 64 * (q->m + q->n);
+  w.packs = rt->packing && w.way < 0 && q->kind == LEHR_F32 && rt->worth(q->m, q->n, q->k);
   /* A result that fits a cache can wait for `rows`: its blocks may be columns then. */
-  w.later = q->rows && rt->threads > 1 && (w.split || w.way >= 0) && q->n > q->m &&
+  w.later = q->rows && rt->threads > 1 && (w.packs || w.way >= 0) && q->n > q->m &&
             q->m * q->n <= 1 << 19;
-  int64_t most = rt->threads > 1 ? (w.split ? 1 : 2) * rt->threads : 1;
+  int64_t most = rt->threads > 1 ? (w.packs ? 1 : 2) * rt->threads : 1;
   int64_t tasks = work > 2e6 * (double)most ? most : (int64_t)(work / 2e6) + 1;
   int64_t blocks = (tasks + batches - 1) / batches;
   w.tall = blocks < q->m / 48 + 1 ? blocks : q->m / 48 + 1;
@@ -85,7 +84,7 @@ static void lehr_multiply(const lehr_runtime *rt, const lehr_product *q) {
     int64_t cached = (16 << 20) / (q->n * (q->kind == LEHR_F64 ? 8 : 4));
     int64_t height = cached < 768 ? 768 : cached;
     if (w.tall * height < q->m) w.tall = (q->m + height - 1) / height;
-  } else if ((w.tall < blocks && q->n / 64 + 1 > w.tall) || (w.split && q->n > q->m)) {
+  } else if ((w.tall < blocks && q->n / 64 + 1 > w.tall) || (w.packs && q->n > q->m)) {
     w.wide = blocks < q->n / 64 + 1 ? blocks : q->n / 64 + 1;
     w.tall = 1;
   }

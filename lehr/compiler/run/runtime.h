@@ -59,7 +59,7 @@ typedef struct lehr_half {
 
 /* C = A @ B of float32 or float64 numbers, for every point of up to four batch dimensions. Steps and
    leading dimensions count elements. `rows`, if any, is run over rows of C, numbered through all
-   batches, while those are in the cache; `p` is for it. `ready` as above, for `split`. */
+   batches, while those are in the cache; `p` is for it. `ready` as above, for `packing`. */
 enum { LEHR_F32, LEHR_F64, LEHR_ONEDNN /* float32, by oneDNN */ };
 typedef struct lehr_product {
   int64_t batch[4], a_step[4], b_step[4], c_step[4];
@@ -113,10 +113,12 @@ typedef struct lehr_runtime {
                 int64_t ldc);
   int64_t threads; /* read it at every call: it may change between calls */
   /* sgemm with alpha = 1, beta = 0 by another way, for matrices that are worth it; NULL where this
-     machine has none (the template "split"). 0: left undone (C holds anything), sgemm has to do it.
-     `ready`: a packed matrix of which B is columns `at` (a multiple of 32) and on, or NULL. */
-  int (*split)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-               const float *b, int64_t ldb, float *c, int64_t ldc, const void *ready, int64_t at);
+     machine has none (the template "split", else "panels"). 0: left undone (C holds anything),
+     sgemm has to do it. `ready`: a packed matrix of which B is columns `at` (a multiple of 32) and
+     on, or NULL. */
+  int (*packing)(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, const float *a,
+                 int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, const void *ready,
+                 int64_t at);
   void (*product)(const struct lehr_runtime *rt, const lehr_product *q);
   /* sgemm with alpha = 1, beta = 0 where packing takes longer than the product does (the template
      "thin"). way: LEHR_ALONG where the terms of the longer operand lie together, LEHR_TURNED where
@@ -139,4 +141,5 @@ typedef struct lehr_runtime {
   int (*onednn_convolve)(const struct lehr_runtime *rt, const lehr_onednn *q);
   void (*convolve_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
   void (*convolve_weight_narrow)(const struct lehr_runtime *rt, const lehr_convolution *q);
+  int64_t (*worth)(int64_t m, int64_t n, int64_t k); /* whether `packing` is, for such sizes */
 } lehr_runtime;

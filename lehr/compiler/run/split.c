@@ -232,6 +232,11 @@ AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, co
 
 #endif
 
+/* Whether a product is large enough, by sizes alone: others are left to BLAS. */
+EXPORT int64_t lehr_worth(int64_t m, int64_t n, int64_t k) {
+  return k >= 32 && m * n >= 64 * (m + n);
+}
+
 /* Bytes of a packed matrix. */
 EXPORT int64_t lehr_packed(int64_t n, int64_t k) {
 #ifdef AMX
@@ -258,6 +263,6 @@ EXPORT int64_t lehr_pack(const void *x, int64_t ld, int64_t wide, int64_t tb, in
 EXPORT void lehr_install(lehr_runtime *rt) {
   (void)rt;
 #ifdef AMX
-  if (allowed() && !pthread_key_create(&rooms, free)) rt->split = split;
+  if (allowed() && !pthread_key_create(&rooms, free)) rt->packing = split, rt->worth = lehr_worth;
 #endif
 }

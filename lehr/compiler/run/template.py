@@ -17,19 +17,22 @@ from lehr.compiler.run import library, onednn, pool, target
 
 class Source(NamedTuple):
     """The files of a template; where programs can do without it, the processor's features that it
-    needs and the option that it hangs on; what connects it to a library of others."""
+    needs and the option that it hangs on, and the template that stands in for it elsewhere; what
+    connects it to a library of others."""
 
     files: tuple[str, ...]
     features: frozenset[str] = frozenset()
     option: str = ""
     level: int = 2  # of optimisation, at most: 1 where vectors are spelt out and nothing is fused
     connect: Callable[[library.Library], None] | None = None
+    instead: str = ""
 
 
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
 SOURCES = {
-    "convolution": Source(("scratch.h", "vector.h", "span.h", "turn.h", "convolution.c")),
-    "depthwise": Source(("scratch.h", "vector.h", "span.h", "turn.h", "depthwise.c")),
+    "convolution": Source(
+        ("scratch.h", "vector.h", "span.h", "square.h", "turn.h", "convolution.c")),
+    "depthwise": Source(("scratch.h", "vector.h", "span.h", "square.h", "turn.h", "depthwise.c")),
     "convolution_half": Source(("scratch.h", "amx.h", "half.h", "convolution_half.c")),
     "layer": Source(("scratch.h", "vector.h", "layer.c")),
     "attention": Source(
@@ -43,8 +46,10 @@ SOURCES = {
     # and a tile unit multiplies bfloat16 so fast that six products of parts take less time than one
     # float32 product: 1.4 to 2 times less, five times for numbers that are bfloat16. Results are as
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
-    # bits: `LEHR_SPLIT=0` leaves all products to BLAS.
-    "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1),
+    # bits: `LEHR_SPLIT=0` leaves all products to what other processors have.
+    "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1, instead="panels"),
+    "panels": Source(
+        ("scratch.h", "vector.h", "square.h", "panels.c"), frozenset({"avx512f"})),
     "thin": Source(("scratch.h", "vector.h", "settle.h", "thin.c")),
     "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
@@ -61,7 +66,7 @@ def need(name: str) -> library.Library | None:
     source = SOURCES[name]
     wanted = not source.option or getattr(default(), source.option)
     if not wanted or not target.host().features >= source.features:
-        return None
+        return need(source.instead) if source.instead else None
     text = "".join([pool.header(), *map(pool.text, source.files)])
     options = pool.level(source.level)
     built = library.build([text], name, options, FLAGS)
