@@ -35,6 +35,25 @@ def test_layouts_and_sizes(sizes):
     same(torch.compile(torch.bmm)(*batch), torch.bmm(*batch))
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("m", [289, 700])
+def test_the_same_bits_on_any_number_of_threads(m, batch):
+    """Rows are cut into as many blocks for each thread, and none is left out or done twice."""
+    x, y = torch.randn(batch, m, 200).bfloat16(), torch.randn(batch, 200, 260).bfloat16()
+    product = torch.compile(lambda x, y: torch.relu(x @ y) + 1)
+    before = torch.get_num_threads()
+    made = []
+    try:
+        for n in (1, 2, 3):
+            torch.set_num_threads(n)
+            made.append(product(x, y).float().numpy())
+    finally:
+        torch.set_num_threads(before)
+    for other in made[1:]:
+        np.testing.assert_array_equal(made[0], other)
+    same(product(x, y), torch.relu(x @ y) + 1)
+
+
 def test_symbolic_sizes():
     product = torch.compile(lambda x, y: torch.relu(x @ y) + 1, dynamic=True)
     for m in (3, 50, 700):
