@@ -146,8 +146,8 @@ def test_portable_code_has_none():
 
 def test_the_choice_hangs_on_sizes_alone():
     worth = Panels("portable").built.function("lehr_worth", *[I64] * 4)
-    assert worth(128, 256, 256) and worth(1024, 128, 128)
-    assert not worth(24, 512, 512)      # thin
+    assert worth(128, 256, 256) and worth(1024, 128, 128) and worth(16, 1024, 512)
+    assert not worth(15, 1024, 1024) and not worth(24, 512, 512)    # thin
     assert not worth(128, 257, 256)     # most of a panel would be missing
     assert not worth(512, 120, 512) and not worth(512, 512, 31) and not worth(32, 128, 128)
 
@@ -161,7 +161,8 @@ def test_it_stands_in_for_products_by_tiles(monkeypatch):
         assert template.need.__wrapped__("panels") is None
 
 
-@pytest.mark.parametrize("sizes", [(64, 256, 300), (300, 64, 256), (200, 288, 800)])
+@pytest.mark.parametrize("sizes", [(64, 256, 300), (300, 64, 256), (200, 288, 800),
+                                   (18, 512, 1000)])
 @pytest.mark.parametrize("trans", [(0, 0), (0, 1), (1, 0)])
 def test_programs_and_eager_calls_have_the_same_bits_on_any_number_of_threads(sizes, trans):
     m, n, k = sizes

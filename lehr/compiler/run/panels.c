@@ -159,12 +159,12 @@ static int multiply(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, con
 }
 #endif
 
-/* Whether a product is large enough, by sizes alone: measured beside OpenBLAS, where packing B at
-   every call takes no longer. Not where much of the last panel is missing; up to 24 rows may be the
-   template thin's. */
+/* Whether a product is large enough, by sizes alone: measured beside OpenBLAS and, for few rows, the
+   template thin, where packing B at every call takes no longer. Not where much of the last panel is
+   missing. */
 EXPORT int64_t lehr_worth(int64_t m, int64_t n, int64_t k) {
-  return m > 24 && n >= 128 && k >= 32 && n * 16 >= (n + 31) / 32 * 32 * 15 &&
-         m * n * k >= 1 << 21;
+  return m >= 16 && n >= 128 && k >= 32 && n * 16 >= (n + 31) / 32 * 32 * 15 &&
+         m * n * k >= (m > 24 ? 1 << 21 : 1 << 23);
 }
 
 /* Bytes of a packed matrix. */

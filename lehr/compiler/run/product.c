@@ -69,10 +69,11 @@ static void lehr_multiply(const lehr_runtime *rt, const lehr_product *q) {
   const int64_t batches = q->batch[0] * q->batch[1] * q->batch[2] * q->batch[3];
   if (batches == 0 || q->m == 0 || q->n == 0) return;
   double work = 2.0 * (double)batches * (double)q->m * (double)q->n * (double)(q->k + 1);
-  cut w = {.rt = rt, .q = q, .wide = 1, .way = rt->thin ? way_of(q) : -1};
+  cut w = {.rt = rt, .q = q, .wide = 1, .way = -1};
   /* By sizes that do not depend on threads: the same bits on any number of them. Each of its blocks
      packs what it reads: few of them, along the longer side. */
-  w.packs = rt->packing && w.way < 0 && q->kind == LEHR_F32 && rt->worth(q->m, q->n, q->k);
+  w.packs = rt->packing && q->kind == LEHR_F32 && rt->worth(q->m, q->n, q->k);
+  if (rt->thin && !w.packs) w.way = way_of(q);
   /* A result that fits a cache can wait for `rows`: its blocks may be columns then. */
   w.later = q->rows && rt->threads > 1 && (w.packs || w.way >= 0) && q->n > q->m &&
             q->m * q->n <= 1 << 19;
