@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lehr.base import dtype as dt
+from lehr.base.proof import decide
 from lehr.ops import rule
 from lehr.ops.registry import op
 from lehr.ops.rule import Spec, device_of, dim_of, reduced_shape, same
@@ -103,7 +104,7 @@ class cdist:
 
     def decomp(F, x, y, p, compute_mode):
         n, m = x.shape[-2], y.shape[-2]
-        many = not (isinstance(n, int) and isinstance(m, int) and n <= 25 and m <= 25)
+        many = decide(n, ">", 25) or decide(m, ">", 25)
         if p == 2 and (compute_mode == MODES[1] or (compute_mode == MODES[0] and many)):
             square = (F.sum(x * x, -1, True) + F.transpose(F.sum(y * y, -1, True), -2, -1)
                       - F.matmul(x, F.transpose(y, -2, -1)) * 2.0)

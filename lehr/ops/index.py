@@ -398,7 +398,8 @@ class embedding_backward:
     kind, rule, where, dtypes = INDEX, _embedding_backward_rule, "", "float half"
 
     def eager(np: Any, g: Any, index: Any, rows: int, padding_idx: Any, scale: bool) -> Any:
-        flat, g = index.reshape(-1), g.reshape(-1, g.shape[-1])
+        flat = index.reshape(-1)
+        g = g.reshape(flat.size, g.shape[-1])
         if padding_idx is not None:
             kept = flat != _rows(rows, padding_idx)
             flat, g = flat[kept], g[kept]

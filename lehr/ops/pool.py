@@ -284,6 +284,12 @@ class max_pool_grad:
     def eager(np, g, places, size, kernel, stride, padding, dilation):
         n, out = len(kernel), g.shape[2:]
         many = numel(size)
+        if not _met(size, kernel, out, stride, padding, dilation):
+            # a window outside as a whole has a place all the same, which may be another's element
+            image, at = np.zeros((*g.shape[:2], many), g.dtype), places.reshape(*g.shape[:2], -1)
+            n, c, i = np.nonzero((at >= 0) & (at < many))
+            np.add.at(image, (n, c, at[n, c, i]), g.reshape(at.shape)[n, c, i])
+            return image.reshape(*g.shape[:2], *size)
         if (all(s >= k and d == 1 for s, k, d in zip(stride, kernel, dilation, strict=True))
                 and places.size and 0 <= places.min() and places.max() < many):
             image = np.zeros((*g.shape[:2], *size), g.dtype)    # every element is in one window
@@ -303,15 +309,24 @@ class max_pool_grad:
         return spread(Columns(), size, kernel, stride, padding, dilation)
 
     def scatter(L, g, places, size, kernel, stride, padding, dilation):
-        many = numel(size)
+        many, none = numel(size), L.const(0, g.dtype)
+        met = _met(size, kernel, g.shape[2:], stride, padding, dilation)
+
+        def here(at):
+            return L.op("lt", at, L.iota(many, at.dtype))
 
         def target(k):
             at = L.at(places, k)
-            if isinstance(many, int):       # never outside but for a hook that alters what is kept
+            if not met:     # windows outside as a whole lie nowhere
+                at = L.select(here(at), at, L.const(0, at.dtype))
+            elif isinstance(many, int):     # but for a hook that alters what is kept
                 at = L.op("minimum", L.op("maximum", at, L.const(0, at.dtype)),
                           L.const(many - 1, at.dtype))
             return (*k[:2], *_unflat(L.index(at, many, False), size))
-        return L.scatter(L.const(0, g.dtype), g.shape, target, lambda k: L.at(g, k), "add")
+
+        def value(k):
+            return L.at(g, k) if met else L.select(here(L.at(places, k)), L.at(g, k), none)
+        return L.scatter(none, g.shape, target, value, "add")
 
     def vjp(F, g, out, grad, places, size, kernel, stride, padding, dilation):
         flat = (*grad.shape[:2], numel(grad.shape[2:]))

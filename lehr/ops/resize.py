@@ -305,6 +305,11 @@ def _grid_rule(x, grid, mode="bilinear", padding="zeros", align=None):
     if grid.shape[-1] != n:
         raise RuntimeError(f"grid_sampler(): expected grid to have size {n} in last dimension, "
                            f"but got grid with sizes {list(grid.shape)}")
+    for d, size in enumerate(x.shape[2:], 2):
+        if decide(size, "<", 1):
+            raise RuntimeError("grid_sampler(): expected input to have non-empty spatial "
+                               f"dimensions, but input has sizes {list(x.shape)} with dimension "
+                               f"{d} being empty")
     if mode == "bicubic" and n == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     if x.dtype is not grid.dtype:

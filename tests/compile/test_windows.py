@@ -57,3 +57,11 @@ def test_places_are_kept():
     from lehr.ops import registry
 
     assert realise._nature(registry.get("max_pool_place")) == "fold"
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_windows_without_an_element(n):
+    """Dilated ones may lie about a small image; their places are of another element, or none."""
+    x = torch.arange(2.0 * n).reshape(1, 2, n)
+    _same(lambda x: F.max_pool1d(x, 2, 1, 1, 2), x, True)
+    _same(lambda x: F.max_pool2d(x[..., None], 2, 1, 1, 2), x, True)

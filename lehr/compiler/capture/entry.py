@@ -475,6 +475,7 @@ class Entry:
         place |= {id(t): -1 - i for i, t in captured.own}   # outputs count from -1 down
         joint = self.joint
         self.order = [(t, place.get(id(t))) for t in joint.leaves]
+        self.behind = {i: [(t, place.get(id(t))) for t in ts] for i, ts in joint.behind.items()}
         self.taped = bool(joint.roots or joint.spent or joint.refused or captured.own)
         self.plain = self._plain()
         forget(captured)
@@ -548,11 +549,13 @@ class Entry:
         """Puts the call on the tape."""
         for i, _ in self.captured.own:
             outputs[i]._autograd().requires_grad = True
-        known = {} if live is True else live.edges
-        edges = [known.get(i)
-                 or self._edge(t, i, inputs if i is None or i >= 0 else outputs[::-1], live,
-                                            args, kwargs) for t, i in self.order]
-        joint = self.joint
+        known, joint = {} if live is True else live.edges, self.joint
+
+        def edges_of(order: Sequence[tuple[Tensor, int | None]]) -> list[tuple[Any, Any]]:
+            return [known.get(i) or self._edge(
+                        t, i, inputs if i is None or i >= 0 else outputs[::-1], live, args, kwargs)
+                    for t, i in order]
+        edges = edges_of(self.order)
         made = Backward(None, [e for e, _ in edges], max(len(joint.roots), 1), joint.inner,
                         joint.reached)
         made.inputs = [described for _, described in edges]
@@ -571,7 +574,7 @@ class Entry:
             meta.grad_fn = Backward(None, [], 1)
         for i, error in joint.refused.items():
             meta = outputs[i]._autograd()
-            meta.grad_fn = Refused(None, [], 1)
+            meta.grad_fn = Refused(None, [e for e, _ in edges_of(self.behind[i])], 1)
             meta.grad_fn.extra = error
 
     def _edge(self, twin: Tensor, i: int | None, inputs: list[Any], live: Any,

@@ -32,7 +32,7 @@ class Joint:
     leaves   twins that receive gradients
     roots    numbers of the results that carry gradients
     spent    of those whose history a backward inside has used up
-    refused  of those whose backward raises -> what it raises
+    refused  of those whose backward raises -> what it raises; behind: -> leaves that it leads to
     inner    root -> the roots that were made from it; totals: those whose own gradient is a result
              of the graph -> its number
     spends   see `tape.Call`; reached: `tape.Backward`
@@ -72,6 +72,8 @@ class Joint:
             self.inner = {place[n]: {place[m] for m in above if m in place}
                           for n, above in inner.items() if n in place}
             self.leaves = [t for t, g in zip(leaves, found, strict=False) if g is not None]
+            self.behind = {i: [leaf for leaf, ways in zip(leaves, leading([t], leaves), strict=True)
+                               if ways] for i, t in roots if i in self.refused}
             grads = [g for g in found if g is not None]
             own = [place[n] for n, g in zip(asked, found[len(leaves):], strict=True)
                    if g is not None]
