@@ -8,12 +8,17 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# The threads of OpenBLAS (numpy's, lehr's) look out for work for 2**26 ticks, 25 ms to 0.1 s of a
+# processor, when they begin and after each product; 2**16 serve as well. A value that is set stays.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 # Public module -> module -> names that come from there ("here=there" where they differ).
 # A public module without a file of its own is made from its entry.

@@ -23,7 +23,7 @@ from lehr.tensor.tensor import Tensor
 
 _T = TypeVar("_T")
 _Int = ctypes.c_int64
-MANY = 1 << 20      # rows, where their number is not known
+MANY = 384      # rows, where their number is not known: as many as it is worth while for
 _known: weakref.WeakValueDictionary[tuple[Any, ...], Packed] = weakref.WeakValueDictionary()
 
 

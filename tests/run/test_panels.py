@@ -26,10 +26,8 @@ class Panels:
     """The template as it is compiled for some instructions, beside the one in use."""
 
     def __init__(self, simd):
-        source = template.SOURCES["panels"]
-        text = "".join([pool.header(), *map(pool.text, source.files)])
         options = default().replace(simd=simd, optimize=2)
-        self.built = library.build([text], "panels", options, template.FLAGS)
+        self.built = library.build([template.text_of("panels")], "panels", options, template.FLAGS)
         table = Table()
         self.built.function("lehr_install", None, POINTER)(ctypes.byref(table))
         address = table.slots[PACKING]
@@ -150,6 +148,24 @@ def test_the_choice_hangs_on_sizes_alone():
     assert not worth(15, 1024, 1024) and not worth(24, 512, 512)    # thin
     assert not worth(128, 257, 256)     # most of a panel would be missing
     assert not worth(512, 120, 512) and not worth(512, 512, 31) and not worth(32, 128, 128)
+    assert not worth(1576, 768, 768) and worth(512, 4096, 4096)     # as fast by BLAS
+    rule, pick = template.SOURCES["panels"].worth, np.random.default_rng(3)
+    for m, n, k in pick.integers(1, 3000, (500, 3)).tolist():
+        assert template.holds(rule, m, n, k) == bool(worth(m, n, k))
+
+
+def test_a_program_without_such_products_does_not_wait_for_the_template(monkeypatch):
+    asked = []
+    monkeypatch.setattr(template, "need", asked.append)
+    monkeypatch.setattr(template, "chosen", lambda name: {"split": "panels"}.get(name, name))
+    for products in ([], [[8, 8, 8]], [[1576, 768, 768]]):
+        template.load({"templates": ["attention", "split"], "products": products})
+        assert asked == ["attention"]
+        asked.clear()
+    for products in ([[128, 256, 256]], [[0, 256, 256]], [[8, 8, 8], [512, 512, 512]]):
+        template.load({"templates": ["split"], "products": products})
+        assert asked == ["panels"]
+        asked.clear()
 
 
 def test_it_stands_in_for_products_by_tiles(monkeypatch):

@@ -125,6 +125,7 @@ class _Emitter:
         self.entries: list[str] = []
         self.steps: list[dict[str, Any]] = []
         self.templates: set[str] = set()
+        self.products: set[tuple[int, ...]] = set()     # sizes of those of float32
         # Scratch memory of one step lies behind the planned arena.
         self.views: dict[Buffer, Operand] = {}
         self.scratch: dict[Buffer, Any] = {}
@@ -150,6 +151,7 @@ class _Emitter:
                 "outputs": [host.declared(b) for b in p.results],
                 "constants": [host.constant(b) for b in self.constants],
                 "arena": host.size(self.used), "templates": sorted(self.templates),
+                "products": sorted(self.products),
                 "weights": [weight.record(w, p.params.index(w.param), slot)
                             for w, slot in self.weights.items()],
                 "steps": self.steps, "faults": self.faults, "clocks": self.clocks}
@@ -344,6 +346,8 @@ class _Emitter:
             out.add("};", *(f"/* {_line(x)} */" for x in e.locations), call)
         if q.kind in TEMPLATES:
             self.templates.add(TEMPLATES[q.kind])
+        if q.kind == "f32":
+            self.products.add(tuple(x if isinstance(x, int) else 0 for x in q.sizes))
         if product.thin(q):
             self.templates.add("thin")
         if made is not None and made.fault:

@@ -12,6 +12,7 @@ memory that slot n of the pointer array points to, or `["arena", offset]`, in by
      "weights": [{"param": 1, "slot": 9, "template": "half", ...}],       see `weight`
      "arena": bytes,
      "templates": ["convolution"],            what the runtime has to load first
+     "products": [[m, n, k], ...],            of float32 matrices; 0: a size that is a symbol
      "steps": [{"segment": "step_0"},
                {"host": "sort", "name": "sort1", "args": [...], "outputs": [{"place", "dtype",
                 "shape", "strides"}], "at": "model.py:12"}],

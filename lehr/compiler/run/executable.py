@@ -124,8 +124,7 @@ class Executable:
 
     def start(self, p: Any, sizes: Sequence[int]) -> None:
         """Fills what never changes into a new frame."""
-        for name in self.record.get("templates", ()):
-            template.need(name)
+        template.load(self.record)
         here = ctypes.addressof(p)
         p[RUNTIME] = pool.pool().table
         p[FAULT] = here + 8 * self.fault

@@ -6,16 +6,17 @@
    With vectors of half the length (tiles of 6 by 16) it was slower than OpenBLAS by 2 to 28 % where B
    is packed at every call, so that those are not made for it. */
 #ifdef __AVX512F__
-#define HEIGHTS(f) f(7) f(8) f(9) f(10) f(11) f(12) f(13) f(14)
+/* Rows of tiles: each kernel takes the C compiler 20 ms. */
+#define HEIGHTS(f) f(8) f(10) f(12) f(14)
 /* Terms that are summed before they are added to C; rows of A, and columns of B where it is not
    packed yet, that are packed at once: B's stay in the second cache, A's in the third; tiles
    of A whose rows are neighbours in memory. */
-enum { WIDE = 2 * LANES, LOW = 7, HIGH = 14, TERMS = 768, ROWS = 1024, COLUMNS = 128, GROUP = 4 };
+enum { WIDE = 2 * LANES, LOW = 8, HIGH = 14, TERMS = 768, ROWS = 1024, COLUMNS = 128, GROUP = 4 };
 #define EACH(i, n) UNROLL for (int i = 0; i < (n); i++)
 
 /* Up to LANES rows, of which `wide` are kept, as columns of `to`, `step` apart. What is stored
    beside them is overwritten by the next term's, or lies between panels. */
-static inline __attribute__((always_inline)) void turned(const float *x, int64_t ld, int64_t rows,
+static REGISTERS __attribute__((noinline)) void turned(const float *x, int64_t ld, int64_t rows,
                                                          int64_t depth, int64_t wide, float *to,
                                                          int64_t step) {
   const float *from[LANES];
@@ -32,7 +33,11 @@ static inline __attribute__((always_inline)) void turned(const float *x, int64_t
 }
 
 /* Where tile `t` of `tiles` of a block of rows begins; its panel. */
-static inline int64_t row_of(int64_t rows, int64_t tiles, int64_t t) { return rows * t / tiles; }
+static inline int64_t row_of(int64_t rows, int64_t tiles, int64_t t) {
+  return least(rows, (rows + 1) / 2 * t / tiles * 2);
+}
+/* Rows of the kernel for a tile: one more than are there, or a few, where they are odd or few. */
+static inline int64_t height(int64_t high) { return high < LOW ? LOW : high + high % 2; }
 static inline float *panel_of(float *left, int64_t rows, int64_t tiles, int64_t t, int64_t depth) {
   return left + row_of(rows, tiles, t) * depth + t * LANES;
 }
@@ -47,7 +52,7 @@ static __attribute__((noinline)) void pack_rows(const float *x, int64_t ld, int6
     float *to[GROUP];
     for (int64_t i = 0; i < many; i++) {
       begin[i] = row_of(rows, tiles, t + i), high[i] = row_of(rows, tiles, t + i + 1) - begin[i];
-      step[i] = high[i] < LOW ? LOW : high[i];
+      step[i] = height(high[i]);
       to[i] = panel_of(left, rows, tiles, t + i, depth);
       if (!across) turned(x + begin[i] * ld, ld, high[i], depth, step[i], to[i], step[i]);
     }
@@ -86,7 +91,8 @@ static __attribute__((noinline)) void pack_columns(const float *x, int64_t ld, i
 
 /* R rows of C by WIDE columns. `next`: memory that will be read next, `step` bytes of it a term. */
 #define KERNEL(R)                                                                            \
-  static __attribute__((noinline)) void rows_##R(const float *a, const float *b, int64_t k,  \
+  static REGISTERS __attribute__((noinline)) void rows_##R(                                  \
+                                                 const float *a, const float *b, int64_t k,  \
                                                  float *c, int64_t ldc, int add,             \
                                                  const char *next, int64_t step) {           \
     vec sum[R][2];                                                                           \
@@ -111,13 +117,13 @@ static void (*const kernels[])(const float *, const float *, int64_t, float *, i
 /* `high` rows by `wide` columns; of a tile that is not whole, what is there. */
 static void tile(const float *a, const float *b, int64_t k, float *c, int64_t ldc, int add,
                  int64_t high, int64_t wide, const char *next, int64_t step) {
-  if (high >= LOW && wide == WIDE) {
-    kernels[high - LOW](a, b, k, c, ldc, add, next, step);
+  if (high == height(high) && wide == WIDE) {
+    kernels[(high - LOW) / 2](a, b, k, c, ldc, add, next, step);
     return;
   }
   float whole[HIGH * WIDE] = {0};
   for (int64_t r = 0; r < high && add; r++) memcpy(whole + r * WIDE, c + r * ldc, wide * 4);
-  kernels[high < LOW ? 0 : high - LOW](a, b, k, whole, WIDE, add, next, step);
+  kernels[(height(high) - LOW) / 2](a, b, k, whole, WIDE, add, next, step);
   for (int64_t r = 0; r < high; r++) memcpy(c + r * ldc, whole + r * WIDE, wide * 4);
 }
 
@@ -159,13 +165,7 @@ static int multiply(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, con
 }
 #endif
 
-/* Whether a product is large enough, by sizes alone: measured beside OpenBLAS and, for few rows, the
-   template thin, where packing B at every call takes no longer. Not where much of the last panel is
-   missing. */
-EXPORT int64_t lehr_worth(int64_t m, int64_t n, int64_t k) {
-  return m >= 16 && n >= 128 && k >= 32 && n * 16 >= (n + 31) / 32 * 32 * 15 &&
-         m * n * k >= (m > 24 ? 1 << 21 : 1 << 23);
-}
+EXPORT int64_t lehr_worth(int64_t m, int64_t n, int64_t k) { return WORTH(m, n, k); }
 
 /* Bytes of a packed matrix. */
 EXPORT int64_t lehr_packed(int64_t n, int64_t k) {

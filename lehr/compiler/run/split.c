@@ -232,10 +232,7 @@ AMX static int split(int64_t ta, int64_t tb, int64_t m, int64_t n, int64_t k, co
 
 #endif
 
-/* Whether a product is large enough, by sizes alone: others are left to BLAS. */
-EXPORT int64_t lehr_worth(int64_t m, int64_t n, int64_t k) {
-  return k >= 32 && m * n >= 64 * (m + n);
-}
+EXPORT int64_t lehr_worth(int64_t m, int64_t n, int64_t k) { return WORTH(m, n, k); }
 
 /* Bytes of a packed matrix. */
 EXPORT int64_t lehr_packed(int64_t n, int64_t k) {

@@ -1,22 +1,28 @@
 /* Squares of a vector's lanes. */
+/* Lane l of a row, of which every other d lanes are traded with the row d below: what comes of the
+   upper row, of the lower one. Spelt out, they cost the compiler nothing. */
+#define UPPER(l, d) ((l) & (d) ? LANES + ((l) ^ (d)) : (l))
+#define LOWER(l, d) ((l) & (d) ? LANES + (l) : (l) ^ (d))
+#define EIGHT(f, l, d) \
+  f(l, d), f(l + 1, d), f(l + 2, d), f(l + 3, d), f(l + 4, d), f(l + 5, d), f(l + 6, d), f(l + 7, d)
+#if LANES == 16
+#define LIST(f, d) EIGHT(f, 0, d), EIGHT(f, 8, d)
+#else
+#define LIST(f, d) EIGHT(f, 0, d)
+#endif
+#define TRADE(d)                                         \
+  UNROLL for (int i = 0; i < LANES; i++) if (!(i & d)) { \
+    const vec a = r[i], b = r[i + d];                    \
+    r[i] = SHUFFLE(a, b, LIST(UPPER, d));                 \
+    r[i + d] = SHUFFLE(a, b, LIST(LOWER, d));             \
+  }
+
 /* Rows of a square become its columns: pairs of rows trade halves, then quarters, ... */
 static inline __attribute__((always_inline)) void transpose(vec *r) {
-  UNROLL for (int d = 1; d < LANES; d *= 2) {
-    ints low, high;
-    UNROLL for (int l = 0; l < LANES; l++) {
-      low[l] = l & d ? LANES + (l ^ d) : l;
-      high[l] = l & d ? LANES + l : l ^ d;
-    }
-    UNROLL for (int i = 0; i < LANES; i++) if (!(i & d)) {
-      vec a = r[i], b = r[i + d];
-#if defined(__clang__)
-      vec both[2] = {a, b};
-      const float *from = (const float *)both;
-      UNROLL for (int l = 0; l < LANES; l++) r[i][l] = from[low[l]], r[i + d][l] = from[high[l]];
-#else
-      r[i] = __builtin_shuffle(a, b, low);
-      r[i + d] = __builtin_shuffle(a, b, high);
+  TRADE(1)
+  TRADE(2)
+  TRADE(4)
+#if LANES == 16
+  TRADE(8)
 #endif
-    }
-  }
 }

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from lehr.base.options import default
 from lehr.compiler.run import library, onednn, pool, target
@@ -26,6 +26,7 @@ class Source(NamedTuple):
     level: int = 2  # of optimisation, at most: 1 where vectors are spelt out and nothing is fused
     connect: Callable[[library.Library], None] | None = None
     instead: str = ""
+    worth: str = ""     # of m, n, k: which products it is for, in C; others are left to BLAS
 
 
 TILES = frozenset("amx_tile amx_bf16 avx512f avx512bw avx512vl".split())
@@ -47,9 +48,15 @@ SOURCES = {
     # float32 product: 1.4 to 2 times less, five times for numbers that are bfloat16. Results are as
     # exact as those of float32 arithmetic (`tests/run/test_split.py` measures it), but not the same
     # bits: `LEHR_SPLIT=0` leaves all products to what other processors have.
-    "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1, instead="panels"),
+    "split": Source(("amx.h", "tile.h", "split.c"), TILES, "split", level=1, instead="panels",
+                    worth="k >= 32 && m * n >= 64 * (m + n)"),
+    # Measured beside OpenBLAS and, for few rows, `thin`, where B is packed at every call. Not where
+    # much of the last panel is missing; the largest products are no slower by BLAS.
     "panels": Source(
-        ("scratch.h", "vector.h", "square.h", "panels.c"), frozenset({"avx512f"})),
+        ("scratch.h", "vector.h", "square.h", "panels.c"), frozenset({"avx512f"}), level=1,
+        worth="m >= 16 && n >= 128 && k >= 32 && n >= (32 - n % 32) % 32 * 15"
+              " && m * n * k >= 1 << 21 && (m > 24 || m * n * k >= 1 << 23)"
+              " && (m <= 512 || m * n * k <= 1 << 29)"),
     "thin": Source(("scratch.h", "vector.h", "settle.h", "thin.c")),
     "onednn": Source(("scratch.h", "onednn.c"), connect=onednn.connect),
 }
@@ -57,17 +64,44 @@ SOURCES = {
 FLAGS = ("-ffp-contract=fast", "-pthread", "-D_GNU_SOURCE")
 
 
-@functools.cache
-def need(name: str) -> library.Library | None:
-    """A template, loaded into the runtime's table; None where it is of no use here. Raises what
-    `library.build` raises."""
+def chosen(name: str) -> str:
+    """The template that is used for one on this machine; empty where none is."""
     if name not in SOURCES:
         raise LookupError(f"there is no template {name!r}: {', '.join(SOURCES)}")
     source = SOURCES[name]
     wanted = not source.option or getattr(default(), source.option)
-    if not wanted or not target.host().features >= source.features:
-        return need(source.instead) if source.instead else None
-    text = "".join([pool.header(), *map(pool.text, source.files)])
+    if wanted and target.host().features >= source.features:
+        return name
+    return chosen(source.instead) if source.instead else ""
+
+
+def load(record: Mapping[str, Any]) -> None:
+    """What a program calls. A template for products that it has none of is not compiled."""
+    for name in filter(None, map(chosen, record.get("templates", ()))):
+        rule = SOURCES[name].worth
+        if not rule or any(0 in sizes or holds(rule, *sizes) for sizes in record["products"]):
+            need(name)
+
+
+def holds(rule: str, m: int, n: int, k: int) -> bool:
+    """A `worth`, as C has it."""
+    return bool(eval(rule.replace("&&", "and").replace("||", "or"), {"m": m, "n": n, "k": k}))
+
+
+def text_of(name: str) -> str:
+    """A template's C."""
+    source = SOURCES[name]
+    rule = f"#define WORTH(m, n, k) ({source.worth})\n" if source.worth else ""
+    return "".join([pool.header(), rule, *map(pool.text, source.files)])
+
+
+@functools.cache
+def need(name: str) -> library.Library | None:
+    """A template, loaded into the runtime's table; None where it is of no use here. Raises what
+    `library.build` raises."""
+    if chosen(name) != name:
+        return need(chosen(name)) if chosen(name) else None
+    source, text = SOURCES[name], text_of(name)
     options = pool.level(source.level)
     built = library.build([text], name, options, FLAGS)
     if source.connect:
