@@ -14,7 +14,7 @@ from lehr.compiler.graph.ir import Graph
 from lehr.compiler.loop import fuse, halt, lower, plan, prologue
 from lehr.compiler.loop.ir import Program
 from lehr.compiler.passes import pipeline
-from lehr.compiler.run import entry, library, pool
+from lehr.compiler.run import entry, library, pool, template
 
 Lowered = tuple[Graph, Program, plan.Plan, c.Code]
 
@@ -38,7 +38,8 @@ def build(make: Callable[[], Lowered], options: Options) -> bytes:
         _, program, found, code = make()
     built = b""
     if code.sources and code.record["steps"]:
-        built = library.code(list(code.sources), code.record["name"], options, c.FLAGS)
+        with template.ahead(code.record):
+            built = library.code(list(code.sources), code.record["name"], options, c.FLAGS)
     m = plan.measure(program)
     counts = {"kernels": m.kernels, "externs": m.externs, "host_calls": m.hosts,
               "launches": m.launches, "moved": m.moved, "arena": found.nbytes, "peak": found.peak}

@@ -11,7 +11,7 @@ import pytest
 
 import lehr
 from lehr.base.options import default
-from lehr.compiler.run import library, pool, target, template
+from lehr.compiler.run import library, target, template
 
 I64, POINTER = ctypes.c_int64, ctypes.c_void_p
 KIND = ctypes.CFUNCTYPE(ctypes.c_int, *[I64] * 5, *[POINTER, I64] * 4)

@@ -4,6 +4,8 @@ import ctypes
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -350,3 +352,13 @@ def test_products_with_repeated_rows_and_single_rows(lib, table, dtype):
         out = np.full((len(a), 4), np.nan, dtype)
         multiply(lib, table, a, b, out, 0, 0, 1.0, 0.0)
         np.testing.assert_array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("given", [None, "20"])
+def test_threads_of_openblas_do_not_look_out_for_work_for_long(given):
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_THREAD_TIMEOUT"}
+    env |= {} if given is None else {"OPENBLAS_THREAD_TIMEOUT": given}
+    code = "import lehr, os; print(os.environ['OPENBLAS_THREAD_TIMEOUT'])"
+    made = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
+                          check=True)
+    assert made.stdout.strip() == (given or "16")

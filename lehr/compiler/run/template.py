@@ -6,9 +6,11 @@ its `lehr_install` puts its functions into the runtime's table, through which pr
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lehr.base.options import default
@@ -75,12 +77,36 @@ def chosen(name: str) -> str:
     return chosen(source.instead) if source.instead else ""
 
 
+def of(record: Mapping[str, Any]) -> list[str]:
+    """What a program calls, but for templates for products that it has none of."""
+    def wanted(rule: str) -> bool:
+        return not rule or any(0 in sizes or holds(rule, *sizes) for sizes in record["products"])
+    return [name for name in filter(None, map(chosen, record.get("templates", ())))
+            if wanted(SOURCES[name].worth)]
+
+
 def load(record: Mapping[str, Any]) -> None:
-    """What a program calls. A template for products that it has none of is not compiled."""
-    for name in filter(None, map(chosen, record.get("templates", ()))):
-        rule = SOURCES[name].worth
-        if not rule or any(0 in sizes or holds(rule, *sizes) for sizes in record["products"]):
+    """What a program calls."""
+    for name in of(record):
+        need(name)
+
+
+@contextlib.contextmanager
+def ahead(record: Mapping[str, Any]) -> Iterator[None]:
+    """Compiles what a program calls while its own code is compiled, where there are processors for
+    it. What fails is said when the program needs it."""
+    def run(name: str) -> None:
+        with contextlib.suppress(Exception):
             need(name)
+    threads = [threading.Thread(target=run, args=(name,)) for name in of(record)
+               if target.processors() > 1]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
 
 
 def holds(rule: str, m: int, n: int, k: int) -> bool:
