@@ -99,6 +99,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     shape = tuple(api.listed(sizes))
     if any(n < 0 for n in shape):
         raise RuntimeError("requested resize to a negative size: " + str(list(shape)))
+    if shape == self._shape and memory_format is None:
+        return self     # as it lies
     strides = layout.contiguous(shape)
     if memory_format is not None and "channels_last" in str(memory_format):
         strides = layout.channels_last(shape)

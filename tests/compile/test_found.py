@@ -741,3 +741,18 @@ def test_data_that_is_assigned_between_a_call_and_its_backward(
     d.data = d.data + 4
     y.sum().backward()
     assert w.grad is not None and w.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("backend", ["loops", "inductor"])
+@pytest.mark.parametrize("shape", [(2, 3), (3, 5), (2, 2, 7)])
+def test_rows_of_which_a_part_was_written(backend: str, shape: tuple[int, ...]) -> None:
+    """Seed 14000212. What a kernel stored into a part of a row does not stand for the rest."""
+    def f(b: Any) -> Any:
+        b.unfold(-1, 2, 2).add_(1)
+        b[..., 1:].mul_(3)
+        return b.diff(), b.flip(-1), b.sum(-1)
+    found = []
+    for g in (f, torch.compile(f, backend=backend)):
+        b = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
+        found.append([t.tolist() for t in (*g(b), b)])
+    assert found[0] == found[1]

@@ -34,7 +34,7 @@ from lehr.compiler.capture.tensors import (
     TensorMachine,
     TensorValue,
 )
-from lehr.compiler.capture.tracer import Outside, TwinMeta
+from lehr.compiler.capture.tracer import STRIDED, Outside, TwinMeta
 from lehr.compiler.capture.value import Const, Lazy, Value
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import registry
@@ -161,6 +161,8 @@ class Captured:
             base = self.outside(t)
             source = self.tracer.sources[id(self.tracer.reals[id(base)])]
             made = Output(-1, source, *here, False, base)
+            if t._view is not None and any(op.name in STRIDED for op, _ in t._view.chain):
+                self.tracer.begin(trace)
             if is_leaf(t):
                 self.leaf(t, base)
             elif t.requires_grad and t is not base and (
@@ -389,6 +391,9 @@ def placed(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int] = N
 
 
 def located(twin: Tensor, how: Output, base: Tensor, sizes: Mapping[Any, int]) -> Tensor:
+    if how.index < 0:   # where an input begins in its memory is no fact of a call
+        there = how.twin._offset if not sizes else concrete(how.twin._offset, sizes)
+        how = how._replace(offset=how.offset + base._offset - there)
     view = twin._view if not sizes or twin._view is None else settled(twin._view, sizes)
     whole = (base._shape, base._strides, base._offset) == how[2:5]
     if (view is not None and view.base is how.twin and base.requires_grad

@@ -349,6 +349,11 @@ class ChainIterator(IteratorValue):
         return rest if self.current is None else itertools.chain(r(self.current), rest)
 
 
+SETS: tuple[type, ...] = (set, frozenset, type({}.keys()), type({}.items()))
+RELATIONS = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+             ">=": operator.ge}
+
+
 class ViewValue(Value):
     """`dict.keys()`, `.values()`, `.items()`: live."""
     __slots__ = ("kind", "whole")
@@ -411,13 +416,13 @@ class ViewValue(Value):
     def equal(self, m: Machine, other: Value) -> Value:
         if self.kind == "values":
             return Const(True if m.identical(self, other) else NotImplemented)
-        if isinstance(other.force(m), ViewValue):
-            other = m.set_value(m.iterate(other))
-        return m.compare("==", self.as_set(m), other)
+        return self.ordered(m, "==", other)
 
     @slot("__ne__")
     def unequal(self, m: Machine, other: Value) -> Value:
-        return Const(not m.truth(self.equal(m, other)))
+        found = self.equal(m, other)
+        unknown = isinstance(found, Const) and found.value is NotImplemented
+        return found if unknown else Const(not m.truth(found))
 
     def operate(self, m: Machine, op: str, other: Value) -> Value:
         if self.kind == "values":
@@ -441,9 +446,15 @@ class ViewValue(Value):
         return self.operate(m, "^", other)
 
     def ordered(self, m: Machine, op: str, other: Value) -> Value:
-        if isinstance(other.force(m), ViewValue):
-            other = m.set_value(m.iterate(other))
-        return m.compare(op, self.as_set(m), other)
+        """By numbers first, then by whether one holds what is in the other: items, whose values may
+        have no hash, are looked up by their keys."""
+        other = other.force(m)
+        if self.kind == "values" or not issubclass(other.type_of(m), SETS):
+            return Const(NotImplemented)
+        if not RELATIONS[op](m.length(self), m.length(other)):
+            return Const(False)
+        small, large = (other, self) if op in (">", ">=") else (self, other)
+        return Const(all(m.contains(large, x) for x in [*m.iterate(small)]))
 
     @slot("__le__")
     def subset(self, m: Machine, other: Value) -> Value:

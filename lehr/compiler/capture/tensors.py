@@ -685,6 +685,18 @@ class CaptureTracer(Tracer):
             self.sources.setdefault(id(found), source)
         return super().grad(t)
 
+    def place(self, t: Tensor, kinds: frozenset[str]) -> tuple[Any, ...] | None:
+        found = super().place(t, kinds)
+        if found is not None and t._storage.trace.ref is not None:
+            self.begin(t._storage.trace)
+        return found
+
+    def begin(self, trace: Any) -> None:
+        """A view says where in memory it lies, not where in the tensor that it is of."""
+        seen = self.first.get(id(trace.real.origin))
+        if seen is not None:
+            self.machine.guard(seen, "offset", self.tensors_of[seen]._offset)
+
     def _flat(self, t: Tensor, name: str) -> Tensor:
         source = Source("whole", self.sources[id(t)])
         made = super()._flat(t, name)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lehr.base import sym
 from lehr.base.index import linearize
+from lehr.base.proof import prove_le, prove_lt
 from lehr.compiler.loop.expr import weight
 from lehr.compiler.loop.ir import Axis, Bind, Buffer, Expr, Store
 from lehr.compiler.loop.text import row_major
@@ -285,8 +286,9 @@ class _Memory:
                 change[w] = r
             elif w != r or not own.isdisjoint(sym.free(w)):
                 return None
-        if own - change.keys():
-            return None
+        if own - change.keys() or not all(
+                prove_le(0, change[a.var]) and prove_lt(change[a.var], a.extent) for a in s.axes):
+            return None     # an element that it may not have stored
         axes = _renamed(s.value, own)
         if axes and set(change.values()) != self.inner:
             return None     # several points would each compute the same reduction

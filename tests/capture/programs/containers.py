@@ -644,3 +644,21 @@ def p_mappingproxy(log):
     except TypeError as e:
         out.append(str(e))
     return out
+
+
+def p_views_beside_sets(log):
+    ds = [{}, {"a": 1}, {"a": [2]}, {"a": 1, "b": 2}, {1: "a"}]
+    others = [set(), {"a"}, {("a", 1)}, frozenset(), ds[1].items(), ds[2].items(), ds[3].keys(),
+              [1], ds[1].values()]
+    tests = [lambda p, q: p == q, lambda p, q: p != q, lambda p, q: p <= q, lambda p, q: p < q,
+             lambda p, q: p >= q, lambda p, q: p > q, lambda p, q: q >= p, lambda p, q: q == p]
+    out = []
+    for d in ds:
+        for o in others:
+            for v in (d.keys(), d.items(), d.values()):
+                for test in tests:
+                    try:
+                        out.append(test(v, o))
+                    except TypeError as e:
+                        out.append(str(e))
+    return out
