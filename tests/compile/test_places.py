@@ -19,6 +19,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "write": lambda u: (u.view(-1)[1:].add_(1), u.t()),
     "copied": lambda u: copy.deepcopy([u.detach()]),
     "broken": lambda u: (torch._dynamo.graph_break(), [u.view(-1)])[1],
+    "other elements": lambda u: [u.view(torch.int16), u.view(torch.float64)[:, 1:]],
+    "complex": lambda u: [torch.view_as_real(z := u.view(torch.complex64)), z.real],
     "strided": lambda u: u.as_strided((2,), (1,), 8),
     "strided here": lambda u: u.as_strided((2,), (1,)),
     "strided and computed": lambda u: u.as_strided((2,), (1,), 8) * 2,

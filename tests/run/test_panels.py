@@ -9,9 +9,9 @@ import itertools
 import numpy as np
 import pytest
 
-import lehr
 from lehr.base.options import default
 from lehr.compiler.run import library, target, template
+from tests.run.products import same_bits
 
 I64, POINTER = ctypes.c_int64, ctypes.c_void_p
 KIND = ctypes.CFUNCTYPE(ctypes.c_int, *[I64] * 5, *[POINTER, I64] * 4)
@@ -183,19 +183,4 @@ def test_it_stands_in_for_products_by_tiles(monkeypatch):
 def test_programs_and_eager_calls_have_the_same_bits_on_any_number_of_threads(sizes, trans):
     m, n, k = sizes
     a, b = numbers(*((k, m) if trans[0] else (m, k))), numbers(*((n, k) if trans[1] else (k, n)))
-    a, b = lehr.from_numpy(a), lehr.from_numpy(b)
-
-    def f(a, b):
-        return (a.t() if trans[0] else a) @ (b.t() if trans[1] else b)
-
-    compiled = lehr.compile(lambda a, b: f(a, b).relu())
-    before = lehr.get_num_threads()
-    try:
-        made = []
-        for threads in (1, 2, 3):
-            lehr.set_num_threads(threads)
-            made += [f(a, b).relu().numpy(), compiled(a, b).numpy()]
-    finally:
-        lehr.set_num_threads(before)
-    for x in made[1:]:
-        np.testing.assert_array_equal(x, made[0])
+    same_bits(a, b, trans)

@@ -46,6 +46,8 @@ NO_SIZES: Mapping[Any, int] = {}
 SIZED = (2, 3, 4)       # fields of an `Output` that may hold symbols
 
 
+# Views that count from the beginning of memory, or in other elements than what they are views of.
+PLACED = STRIDED | dispatch.RETYPED
 BESIDE = -2     # the index of what is made from another tensor of the results
 
 
@@ -161,7 +163,7 @@ class Captured:
             base = self.outside(t)
             source = self.tracer.sources[id(self.tracer.reals[id(base)])]
             made = Output(-1, source, *here, False, base)
-            if t._view is not None and any(op.name in STRIDED for op, _ in t._view.chain):
+            if t._view is not None and any(op.name in PLACED for op, _ in t._view.chain):
                 self.tracer.begin(trace)
             if is_leaf(t):
                 self.leaf(t, base)
