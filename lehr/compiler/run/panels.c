@@ -188,6 +188,7 @@ EXPORT int64_t lehr_pack(const void *x, int64_t ld, int64_t wide, int64_t tb, in
 EXPORT void lehr_install(lehr_runtime *rt) {
   (void)rt;
 #ifdef __AVX512F__
-  rt->packing = multiply, rt->worth = lehr_worth;
+  rt->worth = lehr_worth; /* first: others may run products meanwhile */
+  __atomic_store_n(&rt->packing, multiply, __ATOMIC_RELEASE);
 #endif
 }

@@ -260,6 +260,8 @@ EXPORT int64_t lehr_pack(const void *x, int64_t ld, int64_t wide, int64_t tb, in
 EXPORT void lehr_install(lehr_runtime *rt) {
   (void)rt;
 #ifdef AMX
-  if (allowed() && !pthread_key_create(&rooms, free)) rt->packing = split, rt->worth = lehr_worth;
+  if (!allowed() || pthread_key_create(&rooms, free)) return;
+  rt->worth = lehr_worth; /* first: others may run products meanwhile */
+  __atomic_store_n(&rt->packing, split, __ATOMIC_RELEASE);
 #endif
 }
