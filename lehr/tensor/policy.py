@@ -117,11 +117,13 @@ class Policy:
                 and t.is_leaf and t.requires_grad)
         if not keep:
             return _converted(t, want)
-        key = (id(t), STATE.grad, STATE.tracer)
-        found, version = self.casts.get(key), t._storage.version  # a captured program sees none
-        if found is None or found[1] is not t or found[2] != version:
-            found = self.casts[key] = (_converted(t, want), t, version)
-        return found[0]
+        key = (id(t), STATE.grad, STATE.tracer)     # a captured program sees no cast of another
+        # `t.data = other` gives it elements elsewhere, whose version may be the same
+        now = (id(t._storage), t._storage.version, t._offset, t._shape, t._strides)
+        kept = self.casts.get(key)
+        if kept is None or kept[1] != now:
+            kept = self.casts[key] = (_converted(t, want), now, t, t._storage)
+        return kept[0]
 
 
 def _converted(t: Tensor, dtype: DType) -> Any:

@@ -154,7 +154,22 @@ def test_weights_are_cast_once():
         with lehr.no_grad():
             w.add_(1.0)
         assert float((x @ w)[0, 0]) == 6.0
+        w.data = w.data + 1     # seed 16000949: a version of its own, which may be that of before
+        w.data = w.data - 2
+        assert float((x @ w)[0, 0]) == 3.0
     assert not casts
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_data_that_is_assigned_in_a_region_is_cast_again(backend):
+    def f(x):
+        with lehr.autocast("cpu", lehr.bfloat16):
+            w = lehr.ones(2, 3, requires_grad=True)
+            lehr.nn.functional.linear(x, w).sum().backward()
+            w.data = w.data - 0.5 * w.grad.data
+            return lehr.nn.functional.linear(x, w)
+    x = lehr.tensor([[1.0, 2.0, 3.0]])
+    assert f(x).tolist() == lehr.compile(f, backend=backend)(x).tolist() == [[-1.0, -1.0]]
 
 
 def _casts():

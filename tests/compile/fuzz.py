@@ -22,7 +22,7 @@ import numpy as np
 
 import lehr
 from lehr.compiler import check
-from lehr.compiler.capture.tape import ELSEWHERE
+from lehr.compiler.capture.tape import ELSEWHERE, HIDDEN
 from lehr.compiler.counters import COUNTERS, stats
 from lehr.ops.registry import Op
 from lehr.tensor import dispatch
@@ -32,7 +32,7 @@ from lehr.tensor.tensor import Tensor
 from tests.compile import assigned, grammar, handling, idioms, loops, phrases, rounding
 
 assert loops
-NAMED = (PAST, ELSEWHERE)     # what compiled calls refuse by name
+NAMED = (PAST, ELSEWHERE, HIDDEN)     # what compiled calls refuse by name
 CALLS = ("first", "again", "other", "anew", "larger", "smaller")
 MORE = (4, 2)   # what the inputs of the last calls are made from, where sizes are symbols
 

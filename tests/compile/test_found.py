@@ -743,6 +743,29 @@ def test_data_that_is_assigned_between_a_call_and_its_backward(
     assert w.grad is not None and w.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
+@pytest.mark.parametrize("backend", ["reference", "inductor"])
+def test_data_that_is_written_between_a_call_and_its_backward(backend: str) -> None:
+    """Seed 17002350. Eager mode reads what is there by then where it kept the tensor itself, as
+    `clamp` does; what was made of it, as by `exp`, it kept. A compiled call does the first, too,
+    and says that it cannot do the second where it would compute it again."""
+    def kept(c: torch.Tensor) -> torch.Tensor:
+        return c.clamp(-1, 1)
+
+    def made(c: torch.Tensor) -> torch.Tensor:
+        t = c.clamp(-1, 1)
+        t.exp_()
+        assert c.tolist()
+        c.data.add_(0.5)
+        return t
+    c = torch.tensor([-2.0, -0.6, 0.3, 0.7, 2.0], requires_grad=True)
+    y = torch.compile(kept, backend=backend)(c)
+    c.data.add_(0.5)
+    y.sum().backward()
+    assert c.grad is not None and c.grad.tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
+    with pytest.raises(RuntimeError, match="has been written through `x.data` since"):
+        torch.compile(made, backend=backend)(c).sum().backward()
+
+
 @pytest.mark.parametrize("backend", ["loops", "inductor"])
 @pytest.mark.parametrize("shape", [(2, 3), (3, 5), (2, 2, 7)])
 def test_rows_of_which_a_part_was_written(backend: str, shape: tuple[int, ...]) -> None:

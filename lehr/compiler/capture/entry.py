@@ -566,12 +566,13 @@ class Entry:
         made = Backward(None, [e for e, _ in edges], max(len(joint.roots), 1), joint.inner,
                         joint.reached)
         made.inputs = [described for _, described in edges]
-        reads = self.compiled.reads
-        versions = tuple((t, t._storage, t._storage.version, reads is None or i in reads)
-                         if i not in self.moved or not t.requires_grad else (t, None, -1, False)
-                         for i, t in enumerate(inputs) if isinstance(t, Tensor))
+        reads, anew = self.compiled.reads, self.compiled.anew
+        given = [(t, s := t._storage, s.version, s.origin.writes, reads is None or i in reads,
+                  i in anew)
+                 if i not in self.moved or not t.requires_grad else (t, None, -1, 0, False, False)
+                 for i, t in enumerate(inputs) if isinstance(t, Tensor)]
         if joint.roots:
-            made.extra = Call(self.compiled, state, inputs, versions, joint.spends,
+            made.extra = Call(self.compiled, state, inputs, given, joint.spends,
                               self.request.usual, joint.totals)
         for n, i in enumerate(joint.roots):
             meta = outputs[i]._autograd()

@@ -54,6 +54,7 @@ class Compiled(NamedTuple):
               such alone
     replay    (inputs, tangents, numbers) -> the same, recorded on the tape, for double backward
     reads     numbers of the inputs whose memory `backward` reads; None: all
+    anew      numbers of those from which it computes again what `forward` had computed
     bind      (inputs, numbers of those whose memory stays) -> a `forward` that costs less
     same      see `lehr.compiler.run.word`
     early     numbers of the inputs that `forward` may have written when data stops it; None: all
@@ -67,6 +68,7 @@ class Compiled(NamedTuple):
     same: Any = None
     reads: Collection[int] | None = None
     early: Collection[int] | None = None
+    anew: Collection[int] = ()
 
 
 Backend = Callable[[Request], Compiled]

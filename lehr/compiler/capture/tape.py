@@ -21,6 +21,15 @@ from lehr.tensor.tensor import Tensor
 ELSEWHERE = ("an input of a compiled call stands on other memory (`x.data = y`) than when the call "
              "was made, and its backward needs it: whether as it was or as it is now is not "
              "recorded. Assign to `.data` after the backward, or give the call `x.detach()`.")
+HIDDEN = ("an input of a compiled call has been written through `x.data` since the call, and its "
+          "backward computes from it again what was not kept. Write after the backward, or give "
+          "the call a copy, `x.clone()`.")
+
+
+# An input of a compiled call: the tensor, the storage it stood on, its version and how often it was
+# written through any (NaN where somebody may write without telling); whether backward reads it, and
+# whether it computes from it again what forward had.
+Given = tuple[Tensor, Any, int, float, bool, bool]
 
 
 class Call(NamedTuple):
@@ -28,7 +37,7 @@ class Call(NamedTuple):
 
     state     of the compiled program
     inputs    of the call
-    versions  (tensor, its storage and version at the call, whether backward reads it) of the inputs
+    given     the inputs that are tensors
     spends    of each result, those whose backward needs what its own backward frees
     usual     numbers of the gradients of the call's inputs
     totals    result -> number of its own gradient, with all that comes through other results
@@ -37,7 +46,7 @@ class Call(NamedTuple):
     compiled: Any
     state: Any
     inputs: Sequence[Any]
-    versions: Sequence[tuple[Tensor, Any, int, bool]]
+    given: Sequence[Given]
     spends: Sequence[frozenset[int]]
     usual: Sequence[int]
     totals: Mapping[int, int]
@@ -86,7 +95,7 @@ class Backward(node.Node):
         if call is None or any(n in self.spent for n, g in enumerate(grads) if g is not None):
             raise RuntimeError(node.FREED)
         again = STATE.grad or STATE.tracer is not None
-        for t, storage, version, read in call.versions:
+        for t, storage, version, writes, read, anew in call.given:
             if (read or again) and t._storage is not storage:
                 raise RuntimeError(ELSEWHERE)
             if (read or again) and storage.version != version:
@@ -95,6 +104,8 @@ class Backward(node.Node):
                     f"inplace operation: an input of a compiled call, [torch.{t.dtype.name} "
                     f"{list(t._shape)}], is at version {t._storage.version}; expected version "
                     f"{version} instead.")
+            if (anew or again) and storage is not None and storage.origin.writes > writes:
+                raise RuntimeError(f"{HIDDEN} It is [torch.{t.dtype.name} {list(t._shape)}].")
         numbers, compiled = call.usual if numbers is None else numbers, call.compiled
         made: list[Tensor | None] = (compiled.replay(call.inputs, grads, numbers) if again else
                                      compiled.backward(call.state, grads, numbers))

@@ -10,6 +10,7 @@ from lehr.compiler.graph.ir import Builder, Graph, Node, RefType, Value, map_val
 from lehr.compiler.graph.part import depending
 from lehr.compiler.passes import budget
 from lehr.compiler.passes.cut import ENDLESS, choose, missing, weight
+from lehr.compiler.passes.simplify import live
 from lehr.ops import registry
 
 
@@ -18,6 +19,7 @@ class Split(NamedTuple):
 
     kept     values of the joint graph, in the order of backward's first parameters
     refs     which of them are Ref parameters of the joint graph that backward reads itself
+    anew     which of these forward's own ops read in backward, too: their results are not kept
     nbytes   bytes kept in "saved", without inputs and weights
     strides  the layout of each of "saved", None for row-major
     """
@@ -26,6 +28,7 @@ class Split(NamedTuple):
     backward: Graph
     kept: tuple[Value, ...]
     refs: tuple[Value, ...]
+    anew: frozenset[Value]
     nbytes: int
     strides: tuple[Any, ...]
 
@@ -57,7 +60,22 @@ def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0,
     backward = _backward(graph, late, kept, found.again, tangents, layouts)
     refs = tuple(v for v in kept if isinstance(v.type, RefType))
     strides = tuple(layouts[v].strides if v in layouts else None for v in kept if v.node)
-    return Split(forward, backward, tuple(kept), refs, budget.kept_bytes(kept), strides)
+    return Split(forward, backward, tuple(kept), refs, _anew(graph, refs, found.again),
+                 budget.kept_bytes(kept), strides)
+
+
+def _anew(graph: Graph, refs: Sequence[Value], again: frozenset[Node]) -> frozenset[Value]:
+    """The Refs from which backward computes what forward had computed: on the way to its results,
+    not for backward alone."""
+    memory = {v: v for v in refs}   # value -> the Ref whose memory it is
+    found = set()
+    for node in live(graph.nodes, [*graph.results["outputs"], *graph.results["writebacks"]]):
+        here = {memory[v] for v in node.inputs if v in memory}
+        if here and (node.op.name == "read" or node.op.kind == registry.VIEW):
+            memory.update(dict.fromkeys(node.results, *here))
+        elif node in again:
+            found |= here
+    return frozenset(found)
 
 
 def _uses(graph: Graph, late: set[Value]) -> dict[Value, list[int]]:
