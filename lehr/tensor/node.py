@@ -112,14 +112,19 @@ class Saved:
         fn = node if self.is_output else t.grad_fn
         source = "" if fn is None else (f", which is output {t._meta.index if t._meta else 0} of "
                                         f"{fn.name()},")
-        hint = ("Hint: the backtrace further above shows the operation that failed to compute its "
-                "gradient. The variable in question was changed in there or anywhere later. Good "
-                "luck!" if STATE.anomaly else
-                "Hint: enable anomaly detection to find the operation that failed to compute its "
-                "gradient, with torch.autograd.set_detect_anomaly(True).")
-        return ("one of the variables needed for gradient computation has been modified by an "
-                f"inplace operation: [torch.{t.dtype.name} {list(t._shape)}]{source} is at version "
-                f"{t._storage.version}; expected version {self.version} instead. {hint}")
+        return stale(t, t._storage.version, self.version, source)
+
+
+def stale(t: Tensor, version: int, expected: int, source: str = "") -> str:
+    """What backward says of a tensor that it needs and that has been written since."""
+    hint = ("Hint: the backtrace further above shows the operation that failed to compute its "
+            "gradient. The variable in question was changed in there or anywhere later. Good "
+            "luck!" if STATE.anomaly else
+            "Hint: enable anomaly detection to find the operation that failed to compute its "
+            "gradient, with torch.autograd.set_detect_anomaly(True).")
+    return ("one of the variables needed for gradient computation has been modified by an "
+            f"inplace operation: [torch.{t.dtype.name} {list(t._shape)}]{source} is at version "
+            f"{version}; expected version {expected} instead. {hint}")
 
 
 def alias(t: Tensor) -> Tensor:

@@ -21,8 +21,10 @@ import numpy as np
 from lehr.base import dtype as dt
 from lehr.compiler import check
 from lehr.ops import optimize, registry
+from lehr.ops.expand import decompose
 from lehr.ops.registry import CREATE, INDEX, POINTWISE, RANDOM, VIEW, Op
 from lehr.tensor import dispatch
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 TRIALS = 12     # runs of a program
@@ -95,6 +97,8 @@ class Shaker:
         if op.kind is not POINTWISE:    # its sums may cancel: their error is that of the terms
             args = tuple(self._operand(a, op.name in INNER) for a in args)
         made = self.eager(op, args)
+        if self.widens and op.kind is POINTWISE and op.decomp is not None:
+            self._taken_apart(op, args, made)
         for t in made if isinstance(made, (tuple, list)) else (made,):
             if isinstance(t, Tensor) and t._storage.owner is not None:
                 self.move(t._array)
@@ -104,6 +108,19 @@ class Shaker:
                 reach = np.abs(size._array) * np.finfo(made._array.real.dtype).eps
                 np.copyto(made._array, 0, where=np.abs(made._array) <= reach)
         return made
+
+    @staticmethod
+    def _taken_apart(op: Op, args: tuple[Any, ...], made: Any) -> None:
+        """Gives the op's result the numbers of its parts, each rounded: they may cancel inside, as
+        the 1 + erf of `gelu` does."""
+        before, STATE.grad = STATE.grad, False
+        try:
+            parts = dispatch.outside(decompose, dispatch.F, op, args, op.rule(*args))
+        finally:
+            STATE.grad = before
+        if parts is not NotImplemented and isinstance(made, Tensor) and (
+                made.dtype not in HALF and made._storage.owner is not None):
+            np.copyto(made._array, parts._array)
 
     def _widened(self, op: Op, args: tuple[Any, ...]) -> Any:
         """The op on float32 operands; its results in the dtypes and layouts that they have."""

@@ -67,6 +67,10 @@ def relative(size: float) -> Callable[[Any], Any]:
     (program("h = torch.tensor([[1.0, 2.0 ** -7, 1e-9]]).bfloat16()",
              "return h.sum().float().double() + a.sum() * 0"),
      lambda x: x + 2.0 ** -7, "result"),
+    (program("return torch.nn.functional.gelu(a.abs() * -0.1 - 3)"), lambda x: x + EPS,
+     fuzz.ROUNDED),
+    (program("return torch.nn.functional.gelu(a.abs() * -0.1 - 3)"), lambda x: x + 100 * EPS,
+     "result"),
     (program("return a.sum(), a.exp()"), lambda x: x[::-1], "result"),
     (program("return a * 2"), lambda x: x.t().contiguous().t(), "result"),   # strides
     (program("return a.view(2, 6)"), lambda x: x.view(6, 2), "result"),

@@ -99,11 +99,9 @@ class Backward(node.Node):
             if (read or again) and t._storage is not storage:
                 raise RuntimeError(ELSEWHERE)
             if (read or again) and storage.version != version:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an "
-                    f"inplace operation: an input of a compiled call, [torch.{t.dtype.name} "
-                    f"{list(t._shape)}], is at version {t._storage.version}; expected version "
-                    f"{version} instead.")
+                error = RuntimeError(node.stale(t, storage.version, version))
+                error.add_note("It is an input of a compiled call.")
+                raise error
             if (anew or again) and storage is not None and storage.origin.writes > writes:
                 raise RuntimeError(f"{HIDDEN} It is [torch.{t.dtype.name} {list(t._shape)}].")
         numbers, compiled = call.usual if numbers is None else numbers, call.compiled
