@@ -22,8 +22,8 @@ static void k_soft(void *const *p, int64_t from, int64_t to) {
     {
       int64_t k0_ = 0;
       for (; k0_ + 32 <= 64; k0_ += 32) {
-        __builtin_prefetch(x + i0 * 64 + k0_ + 1024);
-        __builtin_prefetch(x + i0 * 64 + k0_ + 1040);
+        LEHR_AHEAD(x + i0 * 64 + k0_ + 1024);
+        LEHR_AHEAD(x + i0 * 64 + k0_ + 1040);
         for (int l = 0; l < 32; l++) {
           const int64_t k0 = k0_ + l;
           const float u0 = lehr_exp_f32(x[i0 * 64 + k0]);

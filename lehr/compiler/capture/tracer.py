@@ -502,10 +502,10 @@ class Tracer:
         part and a view reaches beyond that part, to its element `last`."""
         trace = t._storage.trace
         shape, strides, start, dtype = trace.root
-        if dtype is not t.dtype or not all(type(n) is int for n in (*shape, start, last)) \
-                or not layout.is_contiguous(shape, strides):
+        if dtype is not t.dtype or not all(type(n) is int for n in (*shape, *strides, start, last)):
             return None
-        count: int = start + math.prod(shape)
+        count: int = start + (0 if 0 in shape else 1 + sum(
+            (n - 1) * s for n, s in zip(shape, strides, strict=True)))
         if last < count or trace.ref is None or id(trace.real.origin) in self.flat:
             return count
         raise NeedsFlat(trace.real)

@@ -347,7 +347,7 @@ class Body:
             self.asked.add(b)
             at = f"{self.pointer(b)} + {value.index(place, {**self.names, var: first})}"
             for line in range(0, LANES * b.dtype.itemsize, LINE):
-                made.append(f"__builtin_prefetch({at} + {(AHEAD + line) // b.dtype.itemsize});")
+                made.append(f"LEHR_AHEAD({at} + {(AHEAD + line) // b.dtype.itemsize});")
         return made
 
     def captured(self, body: Callable[[], None]) -> list[str]:
