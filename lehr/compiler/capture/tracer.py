@@ -9,7 +9,6 @@ plain value, replaced when it is written.
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from collections.abc import Callable
