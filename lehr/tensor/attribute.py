@@ -8,6 +8,7 @@ from typing import Any
 from lehr.base.dtype import DType
 from lehr.ops import layout as layouts
 from lehr.tensor import format
+from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 
@@ -68,6 +69,8 @@ def output_nr(self: Tensor) -> int:
 @property  # type: ignore[misc]
 def _base(self: Tensor) -> Tensor | None:
     """The tensor whose view this one is."""
+    if self._view is None and self._is_view():
+        STATE.tracer.changes(self, "_base", True)   # of an argument: it is no value of the capture
     return None if self._view is None else self._view.base
 
 
@@ -94,6 +97,8 @@ volatile = is_sparse
 
 def _is_view(self: Tensor) -> bool:
     """Whether the tensor shares the history of another."""
+    if self._view is None and STATE.tracer is not None:
+        return STATE.tracer.is_view(self)  # type: ignore[no-any-return]
     return self._view is not None and self._view.base is not None
 
 

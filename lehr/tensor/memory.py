@@ -197,8 +197,6 @@ def _within(t: Tensor, size: Any, stride: Any, offset: int) -> None:
     trace = t._storage.trace
     count = (t._storage.nbytes // t.dtype.itemsize if trace is None
              else trace.tracer.memory(t, last))
-    if count is None:   # then it is found out where elements are read
-        return
     if last >= count:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} "

@@ -113,16 +113,19 @@ class Policy:
     def _one(self, t: Any, want: DType, low: DType) -> Any:
         if not isinstance(t, Tensor) or t.dtype is want or not _eligible(t):
             return t
-        keep = (self.caching and want is low and t.dtype is dt.float32 and t._view is None
-                and t.is_leaf and t.requires_grad)
+        keep = (self.caching and want is low and t.dtype is dt.float32 and t.is_leaf
+                and t.requires_grad and not t._is_view())
         if not keep:
             return _converted(t, want)
         key = (id(t), STATE.grad, STATE.tracer)     # a captured program sees no cast of another
-        # `t.data = other` gives it elements elsewhere, whose version may be the same
-        now = (id(t._storage), t._storage.version, t._offset, t._shape, t._strides)
+        # Neither `t.data = other`, which gives it elements elsewhere, nor writes through `t.data`
+        # count as its versions.
+        storage = t._storage
+        writes = storage.origin.writes
+        now = (id(storage), writes, t._offset, t._shape, t._strides)
         kept = self.casts.get(key)
-        if kept is None or kept[1] != now:
-            kept = self.casts[key] = (_converted(t, want), now, t, t._storage)
+        if kept is None or kept[1] != now or writes != writes:  # somebody may write without telling
+            kept = self.casts[key] = (_converted(t, want), now, t, storage)
         return kept[0]
 
 

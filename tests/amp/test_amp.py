@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 
 import lehr
@@ -160,16 +161,34 @@ def test_weights_are_cast_once():
     assert not casts
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_data_that_is_assigned_in_a_region_is_cast_again(backend):
-    def f(x):
+def _assigned(w):
+    w.data = w.data + 1
+
+
+WRITES = {
+    "assigned": _assigned, "data": lambda w: w.data.add_(1),
+    "detached": lambda w: w.detach().add_(1),
+    "numpy": lambda w: np.add(v := w.detach().numpy(), 1, out=v),
+    "in place": lambda w: lehr.no_grad()(w.add_)(1)}
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("backend", ["eager mode", "aot_eager", "inductor"])
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_weights_that_a_region_writes_are_cast_again(write, backend, own):
+    """Also those that it made itself, seed 16000949."""
+    def f(x, w):
         with lehr.autocast("cpu", lehr.bfloat16):
-            w = lehr.ones(2, 3, requires_grad=True)
-            lehr.nn.functional.linear(x, w).sum().backward()
-            w.data = w.data - 0.5 * w.grad.data
-            return lehr.nn.functional.linear(x, w)
-    x = lehr.tensor([[1.0, 2.0, 3.0]])
-    assert f(x).tolist() == lehr.compile(f, backend=backend)(x).tolist() == [[-1.0, -1.0]]
+            if own:
+                w = lehr.ones(2, 3, requires_grad=True)
+            before = lehr.nn.functional.linear(x, w)
+            write(w)
+            return before, lehr.nn.functional.linear(x, w)
+    run = f if backend == "eager mode" else lehr.compile(f, backend=backend)
+    for _ in range(2):
+        w = lehr.ones(2, 3, requires_grad=True)
+        made = run(lehr.tensor([[1.0, 2.0, 3.0]]), w)
+        assert [t.tolist() for t in made] == [[[6.0, 6.0]], [[12.0, 12.0]]]
 
 
 def _casts():

@@ -121,3 +121,15 @@ def test_cells_of_projected_lstms_under_autocast():
 
     assert [cells(lehr, n) for n in (0, 2)] == ["torch.bfloat16"] * 2
     assert [cells(torch, n) for n in (0, 2)] == ["torch.bfloat16", "torch.float32"]
+
+
+def test_weights_that_an_autocast_region_writes():
+    def product(lib):
+        w, x = lib.ones(2, 3, requires_grad=True), lib.ones(1, 3)
+        with lib.autocast("cpu"):
+            lib.nn.functional.linear(x, w)
+            with lib.no_grad():
+                w.add_(1)
+            return lib.nn.functional.linear(x, w).tolist()
+
+    assert product(lehr) == [[6.0, 6.0]] != product(torch)

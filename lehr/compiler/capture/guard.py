@@ -35,6 +35,7 @@ CONDITIONS = {
                     "{x}._meta is None or not getattr({x}._meta, {d})"),
     "member": "({x} in {d}[0]) is {d}[1]", "alias": "{x} is {o}",
     "storage": "{x}._storage.origin is {o}._storage.origin", "offset": "{x}._offset == {d}",
+    "view": "{x}._is_view() is {d}",
 }
 LITERALS = (int, str, bool, bytes, type(None))
 

@@ -373,6 +373,7 @@ CHECKS: dict[str, Check] = {
     "class": lambda pins, x, detail, find: pins.cls(x),
     "tensor": lambda pins, x, detail, find: pins.tensor(x),
     "offset": lambda pins, x, detail, find: pins.tensor(x),
+    "view": lambda pins, x, detail, find: pins.tensor(x),
     **dict.fromkeys(("no hooks", "no post_hooks"),
                     lambda pins, x, detail, find: pins.hooks(x, detail)),
     "empty cell": check_cell,

@@ -128,6 +128,7 @@ FACTS["tensor"] = lambda x, detail, args: isinstance(x, Tensor) and detail.holds
 FACTS["no hooks"] = FACTS["no post_hooks"] = lambda x, detail, args: not hooked(x, detail)
 FACTS["storage"] = lambda x, detail, args: x._storage.origin is detail.read(args)._storage.origin
 FACTS["offset"] = lambda x, detail, args: x._offset == detail
+FACTS["view"] = lambda x, detail, args: x._is_view() is detail
 FACTS["apart"] = lambda x, detail, args: apart(x, *[s.read(args) for s in detail])
 KINDS["whole"] = Kind(
     lambda s, bind: f"{bind(whole_of, 'whole_of')}({based(s).expr(bind)})",
@@ -743,6 +744,12 @@ class CaptureTracer(Tracer):
         every = m.wrap(table, source.attr("_meta").attr(which))
         values = m.call_method(every, "values", [])
         return [m.lower.function(hook.force(m)) for hook in m.iterate(values)]
+
+    def is_view(self, t: Tensor) -> bool:
+        found = super().is_view(t)
+        if id(t) in self.reals:
+            self.machine.guard(self.sources[id(self.reals[id(t)])], "view", found)
+        return found
 
     def changes(self, t: Any, what: str, always: bool = False) -> None:
         if always or id(t) in self.reals:

@@ -496,15 +496,19 @@ class Tracer:
         if t._storage.trace.ref is not None:
             raise RuntimeError("the version of an argument is not known while it is captured")
 
-    def memory(self, t: Tensor, last: Any) -> int | None:
-        """How many elements the storage of `t` has, if it is known; NeedsFlat where it is seen in
-        part and a view reaches beyond that part, to its element `last`."""
+    def is_view(self, t: Tensor) -> bool:
+        """Whether `t`, no view in here, is one outside."""
+        real = self.reals.get(id(t))
+        return real is not None and real._view is not None and real._view.base is not None
+
+    def memory(self, t: Tensor, last: Any) -> Any:
+        """How many elements of its dtype the storage of `t` has; NeedsFlat where it is seen in part
+        and a view reaches beyond that part, to its element `last`."""
         trace = t._storage.trace
         shape, strides, start, dtype = trace.root
-        if dtype is not t.dtype or not all(type(n) is int for n in (*shape, *strides, start, last)):
-            return None
-        count: int = start + (0 if 0 in shape else 1 + sum(
+        count: Any = start + (0 if 0 in shape else 1 + sum(
             (n - 1) * s for n, s in zip(shape, strides, strict=True)))
+        count = count * dtype.itemsize // t.dtype.itemsize
         if last < count or trace.ref is None or id(trace.real.origin) in self.flat:
             return count
         raise NeedsFlat(trace.real)
