@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -151,3 +152,34 @@ def test_a_hook_inside_sees_all_of_a_gradient() -> None:
         (z + y.sum()).backward()
         made.append(seen)
     assert made[0] == made[1] == [[1.0, 5.0, 9.0]]
+
+
+def _detached(t: Any) -> Any:
+    return t.detach().requires_grad_()
+
+
+LEAVES: list[Callable[[Any, Any], list[Any]]] = [
+    lambda a, c: [t := a * c, (u := _detached(t)).T, u[0]],
+    lambda a, c: [t := a * c, _detached(t).T],
+    lambda a, c: [t := a * c, (u := _detached(t)).T, u.T * 2],
+    lambda a, c: [t := c * 2, (u := _detached(t)).T, u.view(-1)[1:]],
+    lambda a, c: [t := c * 2, t.view(3, 2).requires_grad_().T],
+    lambda a, c: [t := a * 2, t.data.requires_grad_().T], lambda a, c: [_detached(c).T, c]]
+
+
+@pytest.mark.parametrize("backend", ["reference", "inductor"])
+@pytest.mark.parametrize("f", LEAVES)
+def test_views_of_leaves_that_share_memory(f: Callable[..., Any], backend: str) -> None:
+    """Seed 19001584: where the leaf itself was no result, its views had memory of their own."""
+    def seen(g: Callable[..., Any]) -> Any:
+        a, c = torch.arange(6.0).reshape(2, 3).requires_grad_(), torch.ones(2, 3)
+        made = g(a, c)
+        places = [t.untyped_storage().data_ptr() for t in (*made, a, c)]
+        marks = [(t.requires_grad, t.is_leaf, t._is_view(), t.stride()) for t in made]
+        sum((t * t).sum() for t in made).backward()
+        bases = [t if t._base is None else t._base for t in made]
+        grads = [None if t.grad is None else t.grad.tolist() for t in (a, *bases) if t.is_leaf]
+        return [places.index(p) for p in places], marks, [t.tolist() for t in made], grads
+    compiled = torch.compile(f, backend=backend)
+    for _ in range(2):
+        assert seen(compiled) == seen(f)

@@ -188,13 +188,18 @@ class Captured:
         """A tensor on memory that the program made: that memory's output, or a view of it."""
         trace = t._storage.trace
         root = trace.tensor
-        needs, leaf = t.requires_grad, is_leaf(t)
+        needs, leaf, view = t.requires_grad, is_leaf(t), t._view
+        base = None if view is None else view.base
         if leaf and t is not root:
             self.leaf(t, root)
-        elif needs and t._view is not None and t._view.guarded:
+        elif needs and view is not None and (
+                view.guarded or base is not None and base is root and not base.requires_grad):
             self.shared_leaf()
-        elif needs and t is not root and (t._view is None or t._view.base is not root):
-            # Same memory, a history of its own: an output of its own.
+        elif needs and t is not root and (base is None or base is not root):
+            # Same memory, a history of its own: that of a leaf there, or an output of its own.
+            if base is not None and is_leaf(base):
+                self.add(base)
+                return Output(BESIDE, None, *here, False, base)  # type: ignore[call-arg]
             return Output(self.output(t, t), None, *here, True, t)  # type: ignore[call-arg]
         index = self.slots.get(id(root._storage))
         if index is None:
