@@ -173,11 +173,14 @@ class Family:
             entry, live = site.find(args, NOTHING)
             if entry is None:
                 return site.native(args, NOTHING)
+            error = None
             try:
                 state = entry.run(args, NOTHING, live)
                 COUNTERS.tick("calls")
             except Stopped as stopped:
-                return site.instead(args, NOTHING, stopped.__cause__)
+                error = stopped.__cause__
+            if error is not None:   # not in the handler: the program's errors would have a context
+                return site.instead(args, NOTHING, error)
             if entry.segment is None:
                 return state
 
@@ -281,11 +284,13 @@ class Site:
         entry, live = self.find(args, kwargs)
         if entry is None:
             return self.instead(args, kwargs)
+        error = None
         try:
             found = entry.run(args, kwargs, live)
             COUNTERS.tick("calls")
         except Stopped as stopped:
             error = stopped.__cause__
+        if error is not None:   # not in the handler: the program's errors would have a context
             return self.instead(args, kwargs, error)
         if entry.segment is None:
             return found

@@ -231,8 +231,9 @@ class repeat:
 
     def lower(L: Any, idx: Any, x: Any, repeats: Any) -> Any:
         gap = len(idx) - len(x.shape)
-        return L.at(x, tuple(i if isinstance(r, int) and r == 1 else i % n for i, n, r in
-                             zip(idx[gap:], x.shape, repeats[gap:], strict=True)))
+        return L.at(x, tuple(
+            i if isinstance(r, int) and r == 1 or isinstance(n, int) and n == 0 else i % n
+            for i, n, r in zip(idx[gap:], x.shape, repeats[gap:], strict=True)))
 
     def vjp(F: Any, g: Any, out: Any, x: Any, repeats: Any) -> Any:
         shape: list[Any] = []

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lehr.base.dtype import float32
+from lehr.ops import layout
 from lehr.tensor.history import apply_chain, laid, rebase, write_chain
 from lehr.tensor.hook import PAST, retain_grad, watch
 from lehr.tensor.node import (
@@ -334,7 +335,8 @@ def _accumulate(node: Accumulate, slots: list[Any]) -> None:
         g = slots[0]
         if STATE.grad:
             made = Tensor.F.clone(g)
-        elif alone and g._strides == t._strides and g._view is None and 0 not in g._strides:
+        elif (alone and g._strides == t._strides and g._view is None
+              and layout.is_dense(g._shape, g._strides)):
             made = g
         else:
             made = laid_like(g, t)

@@ -22,6 +22,7 @@ from lehr.ops.rule import LABELS
 from lehr.ops.saving import reads_for
 from lehr.tensor import autograd, kernel
 from lehr.tensor.direct import DIRECT
+from lehr.tensor.history import mould
 from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor, View
 
@@ -252,11 +253,14 @@ def relayout(op: Op, args: tuple[Any, ...]) -> Tensor:
     old = Tensor._make(target._storage, target.dtype, target._shape, target._strides,
                        target._offset)
     old._view = target._view
-    if made._meta is not None and made._meta.grad_fn is not None:
+    recorded = made._meta is not None and made._meta.grad_fn is not None
+    if recorded:
         old._meta, target._meta = target._meta, made._meta
     target._shape, target._strides, target._offset = made._shape, made._strides, made._offset
     target._np = target._key = None
     target._storage.written()
+    if not recorded:
+        mould(target, old._shape, old.dtype)
     trace = target._storage.trace
     if trace is not None and trace.tensor is target:
         trace.tensor = old

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lehr.base.dtype import DType
 from lehr.ops import layout
 from lehr.ops.registry import Op
 from lehr.tensor import hook
@@ -92,6 +93,40 @@ class AsView(Node):
 
     def release(self) -> None:
         pass
+
+
+class Mould(Node):
+    """What stands before the history of a tensor that got another shape or dtype while nothing was
+    recorded: gradients are made what it was recorded with, or do not fit."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        edge = self.edges[0]
+        assert edge is not None
+        return edge[0].name()
+
+    def apply(self, grads: list[Tensor | None]) -> list[Tensor | None]:
+        g, want = grads[0], self.inputs[0].shape
+        gap = 0 if g is None else len(g._shape) - len(want)
+        if g is not None and (gap < 0 or any(
+                s != 1 and s != n for s, n in zip(want, g._shape[gap:], strict=True))):
+            raise RuntimeError(f"invalid gradient at index 0 - got {list(g._shape)} but expected "
+                               f"shape compatible with {list(want)}")
+        return [fit(g, self.inputs[0])]
+
+    def release(self) -> None:
+        pass
+
+
+def mould(target: Tensor, shape: tuple[Any, ...], dtype: DType) -> None:
+    """Keeps to the history of `target` that it was recorded with this shape and dtype."""
+    meta = target._meta
+    if meta is None or meta.grad_fn is None or (shape, dtype) == (target._shape, target.dtype):
+        return
+    made = Mould(None, [(meta.grad_fn, meta.index)], 1)
+    made.inputs = [Described(shape, dtype, target.device)]
+    meta.grad_fn, meta.index = made, 0
 
 
 def rebase(target: Tensor, value: Tensor) -> None:

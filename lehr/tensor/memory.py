@@ -12,6 +12,7 @@ from lehr.base import dtype as dt
 from lehr.base.dtype import DType
 from lehr.ops import layout, registry
 from lehr.tensor import api, dispatch
+from lehr.tensor.history import mould
 from lehr.tensor.state import STATE
 from lehr.tensor.storage import Storage
 from lehr.tensor.tensor import Tensor
@@ -57,8 +58,10 @@ def move(self: Tensor, new: Tensor) -> None:
         meta.accumulate = None
     storage = new._storage.twin()
     storage.version = self._storage.version
+    shape, dtype = self._shape, self.dtype
     self._storage, self.dtype = storage, new.dtype
     self._shape, self._strides, self._offset = new._shape, new._strides, new._offset
+    mould(self, shape, dtype)
     self._np, self._key = None, new._key
     self._view = None if new._view is None else new._view.detached()
 

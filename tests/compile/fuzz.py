@@ -12,6 +12,8 @@ import ast
 import contextlib
 import io
 import math
+import signal
+import threading
 import time
 import traceback
 import warnings
@@ -126,6 +128,23 @@ class Endless(BaseException):
     """A program whose loops grow and grow; no handler of its own catches this."""
 
 
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Ends what takes longer: a list can grow without an op. In the main thread alone."""
+    def late(*_: Any) -> None:
+        raise Endless("too long")
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class Count:
     """Counts the tensor ops that run one by one: what a program calls, not what ops are made of."""
 
@@ -222,7 +241,7 @@ def outcomes(text: str, wrap: Callable[[Any], Any], count: Count = EAGER) -> lis
 
 
 DYNAMIC: list[bool | None] = [None]     # what `lehr.compile` is told of sizes
-MOST = 20_000   # ops of the calls of a program
+MOST, LONGEST = 20_000, 30.0    # ops of the calls of a program, and seconds, eagerly
 LEVEL = [2]     # optimisation level of the C compiler
 
 
@@ -239,7 +258,8 @@ def fault(text: str, backend: str) -> str:
     """What is wrong with a compiled program; empty where nothing is."""
     EAGER.most = EAGER.ops + MOST
     try:
-        want = outcomes(text, lambda main: main)
+        with limited(LONGEST):
+            want = outcomes(text, lambda main: main)
     except (Exception, Endless) as error:
         raise Unsuitable(str(error)) from error
     finally:

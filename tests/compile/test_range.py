@@ -212,3 +212,22 @@ def test_strided_views_beyond_the_memory(f: Any, n: int, part: Any) -> None:
         except RuntimeError as error:
             said.append((str(error), x.tolist()))
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_errors_of_a_call_that_data_stopped_have_no_context_of_ours(head: bool) -> None:
+    """Seed 18005195. `head`: the call is stopped behind a graph break."""
+    def f(t: Any, at: Any) -> Any:
+        if head:
+            torch._dynamo.graph_break()
+        try:
+            assert t.nothing
+        except AttributeError as error:
+            context = error.__context__
+        try:
+            return t[at], context
+        except IndexError as error:
+            return context, error.__context__
+    compiled = torch.compile(f, backend="reference")
+    for _ in range(3):
+        assert compiled(torch.ones(3), torch.tensor([100])) == (None, None)

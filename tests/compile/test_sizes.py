@@ -102,3 +102,31 @@ def test_sizes_that_shrink(ops: list[Op]) -> None:
                 if text:
                     failures.append(f"{call}: {text}")
     assert not failures, "\n".join(failures[:40])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("ops", chunks(NAMED))
+def test_results_without_elements_are_read(ops: list[Op]) -> None:
+    """Ops of a loop program that have no elements, read by others, scattered into, summed (seed
+    19008980: `repeat` of nothing divided by a size of 0)."""
+    failures = []
+    for op in ops:
+        for sample, axis, _ in cuts(op):
+            none = cut(sample, axis, 0)
+            call = tried(lambda none=none, op=op: batch.Call(op, none, tuple(
+                batch.tensors(a, False) for a in none.bind(op))))
+            if isinstance(call, Exception):
+                continue
+            function, inputs = batch.function_of([call])
+
+            def read(*inputs: Any, function: Any = function) -> list[Any]:
+                found = [t for t in batch.tensors_in(function(*inputs)) if t.numel() == 0]
+                return [x for t in found for x in (t * 2, t.sum(), lehr.as_strided_scatter(
+                    t, lehr.ones(t.shape, dtype=t.dtype), t.shape, lehr.empty(t.shape).stride()))]
+            want = tried(lambda inputs=inputs, read=read: read(*inputs))
+            have = tried(lambda inputs=inputs, read=read: lehr.compile(
+                read, backend="loops", options={"suppress_errors": False})(*inputs))
+            text = apart(op, have, want, [])
+            if text:
+                failures.append(f"{call}: {text}")
+    assert not failures, "\n".join(failures[:40])
