@@ -73,7 +73,7 @@ def reference(request: Request, options: Options) -> Compiled:
                            sizes)
         return v.spread(tensors(found["grads"], concrete(strides, sizes)))
     return Compiled(forward_joint, backward, replaying(graph, request), same=word.same(),
-                    reads=reads_of(split, order), early=(), anew=anew_of(split, order))
+                    reads=reads_of(split, order), early=(), anew=anew_of(request, split, order))
 
 
 def sizes_of(request: Request, inputs: Sequence[Any]) -> dict[Any, int]:
@@ -127,9 +127,10 @@ def reads_of(split: partition.Split, order: Sequence[Value]) -> frozenset[int]:
     return frozenset(i for i, p in enumerate(order) if p in kept)
 
 
-def anew_of(split: partition.Split, order: Sequence[Value]) -> frozenset[int]:
-    """The inputs of the call from which backward computes again what forward had computed."""
-    return frozenset(i for i, p in enumerate(order) if p in split.anew)
+def anew_of(request: Request, split: partition.Split, order: Sequence[Value]) -> frozenset[int]:
+    """See `Compiled.anew`."""
+    return frozenset(i for i, p in enumerate(order)
+                     if p in split.anew or (i in request.hasty and p in split.early))
 
 
 def places(split: partition.Split, order: Sequence[Value]) -> list[int]:
@@ -330,7 +331,7 @@ def native(request: Request, options: Options, make: Callable[..., Any] = progra
     made = Compiled(
         functools.partial(forward, first), backward, replaying(found.functional, request),
         programs, binding(forward, first, False), word.same(), reads_of(split, order),
-        getattr(first, "early", None), anew_of(split, order))
+        getattr(first, "early", None), anew_of(request, split, order))
     if (options.check or options.audit) and not request.sizes:
         from lehr.compiler import check
 

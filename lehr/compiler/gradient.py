@@ -46,12 +46,12 @@ def strides_of(request: Request, graph: Graph, present: Sequence[bool], numbers:
     return whole
 
 
-def hollow(param: Value, strides: Sequence[int] | None) -> Any:
-    """What stands for an argument: a tensor without data, 1 for a number."""
+def hollow(param: Value, strides: Sequence[int] | None) -> Tensor:
+    """What stands for an argument."""
     kind = param.type
     if isinstance(kind, RefType):
         return without_data(kind.tensor, kind.strides)
-    return 1 if strides is None else without_data(kind, strides)
+    return without_data(kind, strides)
 
 
 def without_data(kind: Any, strides: Sequence[int] | None) -> Tensor:
@@ -64,8 +64,10 @@ def run(graph: Graph, inputs: Sequence[Any]) -> list[Tensor]:
     known: dict[Value, Any] = dict(zip(graph.params, inputs, strict=True))
     for node in graph.nodes:
         args = map_values(node.args, known.__getitem__)
-        if node.op.name in ("read", "number"):
+        if node.op.name == "read":
             made = args[0]
+        elif node.op.name == "number":
+            made = 1
         else:
             made = dispatch.call(node.op, args)
         made = made if isinstance(made, tuple) else (made,)

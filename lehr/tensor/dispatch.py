@@ -165,15 +165,15 @@ def view(op: Op, args: tuple[Any, ...]) -> Tensor:
     if op.nondiff:
         root, chain = (base, (step,)) if parent is None else (parent.root, (*parent.chain, step))
         out._view = View(root, chain, None, 0, storage.version, False)
-    elif parent is None or parent.base is None:
-        root, chain = (base, ()) if parent is None else (parent.root, parent.chain)
-        trace = storage.trace
-        own = base if STATE.grad or trace is None or not trace.tracer.lone(base) else None
-        out._view = View(root, (*chain, step), own, len(chain) if own is base else 0,
-                         storage.version, not STATE.grad)
     else:
-        out._view = View(parent.root, (*parent.chain, step), parent.base, parent.skip,
-                         storage.version, parent.guarded or not STATE.grad)
+        root, chain = (base, ()) if parent is None else (parent.root, parent.chain)
+        own, skip, guarded = ((base, len(chain), False) if parent is None or parent.base is None
+                              else (parent.base, parent.skip, parent.guarded))
+        trace = storage.trace
+        if not STATE.grad and trace is not None and trace.tracer.lone(own):
+            own, skip = None, 0
+        out._view = View(root, (*chain, step), own, skip, storage.version,
+                         guarded or not STATE.grad)
     return out
 
 

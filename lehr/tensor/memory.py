@@ -177,6 +177,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     base = input if view is None or view.base is None else view.base
     if input.requires_grad and (not base.requires_grad or input.grad_fn is None):
         base = input  # a leaf of its own, or older than the flag of what it shows
+    if STATE.tracer is not None and input.requires_grad and STATE.tracer.is_view(base):
+        STATE.tracer.changes(input, "as_strided() of a view that was made outside,", True)
     if layout.is_dense(base._shape, base._strides) and base.dtype is input.dtype \
             and base._offset in (0, offset):
         if not layout.is_contiguous(base._shape, base._strides):

@@ -28,6 +28,7 @@ from lehr.tensor.state import STATE
 from lehr.tensor.tensor import Tensor
 
 TRIALS = 12     # runs of a program
+MORE = 48       # where those do not explain a difference: what is printed may rarely be another
 LOUD = 8.0      # how far beyond the most that they move a result a compiled one may lie
 
 # What may differ without a proof, beside what the compiler's own checks let pass: few units in the

@@ -725,45 +725,58 @@ def test_views_of_data_count_their_versions_together(f: Callable[..., Any], back
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("f", [lambda d, w: d * w, lambda d, w: d[0] * w,
-                               lambda d, w: torch.nn.functional.linear(d, w)])
-@pytest.mark.parametrize("backend", ["reference", "inductor"])
-def test_data_that_is_assigned_between_a_call_and_its_backward(
-        f: Callable[..., Any], backend: str) -> None:
-    """Seed 11002159. Eager mode reads what is there by then, or what was there for a view; a
-    compiled call says that it cannot tell."""
-    w, d = torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)
-    y = torch.compile(f, backend=backend)(d, w)
-    d.data = d.data + 4
-    with pytest.raises(RuntimeError, match=r"stands on other memory \(`x.data = y`\)"):
-        y.sum().backward()
-    y = torch.compile(lambda d, w: d + w, backend=backend)(d, w)
-    d.data = d.data + 4
-    y.sum().backward()
-    assert w.grad is not None and w.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+@pytest.mark.parametrize("backend", ["loops", "inductor"])
+def test_gradients_of_some_results_that_numbers_are_part_of(backend: str) -> None:
+    """Seed 21002857. A number that varies is an argument of the graph, and a tensor in it."""
+    def f(a: Any, b: Any, n: float) -> Any:
+        t = b + n / 2
+        m = torch.nn.functional.mse_loss(a, 0.5 - t)
+        return torch.nn.functional.mse_loss(m, m), m
+    g = torch.compile(f, backend=backend)
+    for n in (1, 2, 3):
+        found = []
+        for h in (f, g):
+            a = torch.ones(3, requires_grad=True)
+            h(a, a.detach(), n)[1].backward()
+            found.append((a.grad.tolist(), a.grad.stride()))
+        assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("backend", ["reference", "inductor"])
-def test_data_that_is_written_between_a_call_and_its_backward(backend: str) -> None:
-    """Seed 17002350. Eager mode reads what is there by then where it kept the tensor itself, as
-    `clamp` does; what was made of it, as by `exp`, it kept. A compiled call does the first, too,
-    and says that it cannot do the second where it would compute it again."""
-    def kept(c: torch.Tensor) -> torch.Tensor:
-        return c.clamp(-1, 1)
+@pytest.mark.parametrize("backend", ["loops", "inductor"])
+def test_strided_views_of_what_was_a_view_before_a_break(backend: str) -> None:
+    """Seed 21000534. They reach all of the base's memory, and so do their gradients."""
+    def f(b: Any, c: Any) -> Any:
+        t = b.select(-1, 0)
+        torch._dynamo.graph_break()
+        return c.abs(), t.as_strided((2,), (1,))
+    found = []
+    for g in (f, torch.compile(f, backend=backend)):
+        b = torch.ones(4, requires_grad=True)
+        for made in g(b, torch.ones(2)):
+            if made.requires_grad:
+                (made * torch.tensor([1.0, 3.0])).sum().backward()
+        found.append(b.grad.tolist())
+    assert found[0] == found[1]
 
-    def made(c: torch.Tensor) -> torch.Tensor:
-        t = c.clamp(-1, 1)
-        t.exp_()
-        assert c.tolist()
-        c.data.add_(0.5)
-        return t
-    c = torch.tensor([-2.0, -0.6, 0.3, 0.7, 2.0], requires_grad=True)
-    y = torch.compile(kept, backend=backend)(c)
-    c.data.add_(0.5)
-    y.sum().backward()
-    assert c.grad is not None and c.grad.tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
-    with pytest.raises(RuntimeError, match="has been written through `x.data` since"):
-        torch.compile(made, backend=backend)(c).sum().backward()
+
+@pytest.mark.parametrize("backend", ["loops", "inductor"])
+@pytest.mark.parametrize("make", [lambda: torch.ones(3, 1).expand(3, 4), lambda: torch.ones(3, 4),
+                                  lambda: torch.ones(3, 4)[:, :2]])
+def test_views_that_are_made_of_views_while_nothing_is_recorded(
+        make: Callable[..., Any], backend: str) -> None:
+    """Seed 20005531. Of a leaf that is a view of a tensor without gradients they have none."""
+    def f(a: Any) -> Any:
+        t = a.T
+        with torch.no_grad():
+            u = t.narrow(0, 0, 1)
+        v = u.transpose(0, -1)
+        return v.sin(), (u * 2).requires_grad, v
+    found = []
+    for g in (f, torch.compile(f, backend=backend), torch.compile(lambda a: f(a)[:2],
+                                                                  backend=backend)):
+        sin, flag, *_ = g(make().requires_grad_())
+        found.append((sin.requires_grad, sin.is_leaf, flag))
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("backend", ["loops", "inductor"])

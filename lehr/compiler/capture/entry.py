@@ -34,7 +34,7 @@ from lehr.compiler.capture.tensors import (
     TensorMachine,
     TensorValue,
 )
-from lehr.compiler.capture.tracer import STRIDED, Outside, TwinMeta
+from lehr.compiler.capture.tracer import STRIDED, Outside, TwinMeta, slot
 from lehr.compiler.capture.value import Const, Lazy, Value
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.ops import registry
@@ -346,12 +346,6 @@ class Replay(Rebuilder):
         return self.outputs[self.entry.captured.numbers[id(value)]]._array.item()
 
 
-def slot(t: Tensor) -> int:
-    """What tensors on one memory have in common, whatever versions they count."""
-    trace = t._storage.trace
-    return id(t._storage if trace is None else trace.tensor._storage)
-
-
 def is_leaf(t: Tensor) -> bool:
     """Whether a tensor that the program made is a leaf with gradients, as views of leaves are that
     were made while nothing was recorded."""
@@ -577,7 +571,9 @@ class Entry:
                  if i not in self.moved or not t.requires_grad else (t, None, -1, 0, False, False)
                  for i, t in enumerate(inputs) if isinstance(t, Tensor)]
         if joint.roots:
-            made.extra = Call(self.compiled, state, inputs, given, joint.spends,
+            shown = [[(t, t._storage.version, t._storage.origin.writes)
+                      for t in map(outputs.__getitem__, numbers)] for numbers in joint.shown]
+            made.extra = Call(self.compiled, state, inputs, given, shown, joint.spends,
                               self.request.usual, joint.totals)
         for n, i in enumerate(joint.roots):
             meta = outputs[i]._autograd()

@@ -10,7 +10,7 @@ from lehr.compiler.capture.modes import enter, leave
 from lehr.compiler.capture.request import Request
 from lehr.compiler.capture.size import Resize
 from lehr.compiler.capture.source import Source
-from lehr.compiler.capture.tape import depending, leading, passing, spending
+from lehr.compiler.capture.tape import depending, hasty, leading, passing, showing, spending
 from lehr.compiler.graph.ir import RefType, TensorType
 from lehr.compiler.graph.ir import Value as GraphValue
 from lehr.tensor import autograd, node
@@ -36,6 +36,7 @@ class Joint:
     inner    root -> the roots that were made from it; totals: those whose own gradient is a result
              of the graph -> its number
     spends   see `tape.Call`; reached: `tape.Backward`
+    shown    of each root the results that nodes behind it keep
     """
 
     def __init__(self, captured: Captured) -> None:
@@ -64,10 +65,12 @@ class Joint:
                 captured.known[id(t)] = how._replace(passed=past)
             # Whose gradient may be asked for where others were made from them.
             asked = [n for n in inner if n < len(roots) and roots[n][1].grad_fn is not None]
+            start = len(tracer.builder.nodes)
             found = self._derive(roots, [*leaves, *(roots[n][1] for n in asked)], tangents)
             captured.facts = captured.machine.guards()  # functions of the program's made some
             self.roots = [i for i, _ in roots if i not in self.refused]
-            self.spends = spending([t for i, t in roots if i not in self.refused])
+            good = [t for i, t in roots if i not in self.refused]
+            self.spends, self.shown = spending(good), showing(good, captured.slots)
             place = {n: self.roots.index(i) for n, (i, _) in enumerate(roots) if i in self.roots}
             self.inner = {place[n]: {place[m] for m in above if m in place}
                           for n, above in inner.items() if n in place}
@@ -79,14 +82,14 @@ class Joint:
                    if g is not None]
             self.totals = {n: len(self.leaves) + at for at, n in enumerate(own)}
             values = [tracer.value(g) for g in grads]
-            self.reached = self._reached([t for i, t in roots if i not in self.refused], tangents,
-                                         values[:len(self.leaves)])
+            self.reached = self._reached(good, tangents, values[:len(self.leaves)])
         finally:
             leave(held)
         graph = tracer.builder.finish({"outputs": captured.outputs, "grads": values})
         return Request(graph, tuple(tangents), tuple(captured.strides),
                        tuple(g._strides for g in grads), dict(captured.machine.sizes.hints),
-                       self._places(), len(self.totals), tuple(self.roots))
+                       self._places(), len(self.totals), tuple(self.roots),
+                       hasty(graph.nodes, start, tangents, graph.params))
 
     def _unhooked(self, leaves: Sequence[Tensor]) -> None:
         """Leaves that the program made take no hooks along: those are registered behind a break, on

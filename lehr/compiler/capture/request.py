@@ -20,6 +20,7 @@ class Request(NamedTuple):
               `roots`
     strides   eager layout of every output and gradient
     totals    how many of the gradients, the last ones, are of outputs
+    hasty     see `tape.hasty`
     """
 
     graph: Graph
@@ -30,6 +31,7 @@ class Request(NamedTuple):
     places: tuple[tuple[int, int | None], ...] = ()
     totals: int = 0
     roots: tuple[int, ...] = ()
+    hasty: frozenset[int] = frozenset()
 
     @property
     def usual(self) -> range:
@@ -54,7 +56,8 @@ class Compiled(NamedTuple):
               such alone
     replay    (inputs, tangents, numbers) -> the same, recorded on the tape, for double backward
     reads     numbers of the inputs whose memory `backward` reads; None: all
-    anew      numbers of those from which it computes again what `forward` had computed
+    anew      numbers of those from which it computes again what `forward` had computed, or
+              `forward` had computed what eager mode's backward does
     bind      (inputs, numbers of those whose memory stays) -> a `forward` that costs less
     same      see `lehr.compiler.run.word`
     early     numbers of the inputs that `forward` may have written when data stops it; None: all

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lehr.compiler.capture.tracer import Outside
+from lehr.compiler.capture.moved import saved
+from lehr.compiler.capture.tracer import Outside, slot
 from lehr.compiler.graph.ir import Value
+from lehr.ops import registry
 from lehr.tensor import node
 from lehr.tensor.hook import PAST
 from lehr.tensor.state import STATE
@@ -21,15 +23,18 @@ from lehr.tensor.tensor import Tensor
 ELSEWHERE = ("an input of a compiled call stands on other memory (`x.data = y`) than when the call "
              "was made, and its backward needs it: whether as it was or as it is now is not "
              "recorded. Assign to `.data` after the backward, or give the call `x.detach()`.")
-HIDDEN = ("an input of a compiled call has been written through `x.data` since the call, and its "
-          "backward computes from it again what was not kept. Write after the backward, or give "
-          "the call a copy, `x.clone()`.")
+HIDDEN = ("a tensor that a compiled call was given or returned has been written through `x.data` "
+          "since the call, and its backward needs it: what the call computed from it before is "
+          "kept, or computed again now, where eager mode does the other. Write after the backward, "
+          "or to a copy, `x.clone()`.")
 
 
 # An input of a compiled call: the tensor, the storage it stood on, its version and how often it was
 # written through any (NaN where somebody may write without telling); whether backward reads it, and
-# whether it computes from it again what forward had.
+# whether when it does so matters: it computes from it again what forward had, or the reverse.
 Given = tuple[Tensor, Any, int, float, bool, bool]
+# A result whose memory eager mode's backward reads: the tensor, its version, how often written.
+Shown = tuple[Tensor, int, float]
 
 
 class Call(NamedTuple):
@@ -38,6 +43,7 @@ class Call(NamedTuple):
     state     of the compiled program
     inputs    of the call
     given     the inputs that are tensors
+    shown     of each result, those that eager mode's backward reads
     spends    of each result, those whose backward needs what its own backward frees
     usual     numbers of the gradients of the call's inputs
     totals    result -> number of its own gradient, with all that comes through other results
@@ -47,6 +53,7 @@ class Call(NamedTuple):
     state: Any
     inputs: Sequence[Any]
     given: Sequence[Given]
+    shown: Sequence[Sequence[Shown]]
     spends: Sequence[frozenset[int]]
     usual: Sequence[int]
     totals: Mapping[int, int]
@@ -104,6 +111,10 @@ class Backward(node.Node):
                 raise error
             if (anew or again) and storage is not None and storage.origin.writes > writes:
                 raise RuntimeError(f"{HIDDEN} It is [torch.{t.dtype.name} {list(t._shape)}].")
+        for n, g in enumerate(grads):
+            for t, version, writes in call.shown[n] if g is not None else ():
+                if t._storage.version == version and t._storage.origin.writes > writes:
+                    raise RuntimeError(f"{HIDDEN} It is [torch.{t.dtype.name} {list(t._shape)}].")
         numbers, compiled = call.usual if numbers is None else numbers, call.compiled
         made: list[Tensor | None] = (compiled.replay(call.inputs, grads, numbers) if again else
                                      compiled.backward(call.state, grads, numbers))
@@ -146,6 +157,31 @@ def spending(roots: Sequence[Tensor]) -> tuple[frozenset[int], ...]:
     keepers = [{n for n in walked(t) if n.keeps()} for t in roots]
     return tuple(frozenset(m for m, other in enumerate(keepers) if not own.isdisjoint(other))
                  for own in keepers)
+
+
+def showing(roots: Sequence[Tensor], slots: Mapping[int, int]) -> tuple[frozenset[int], ...]:
+    """For each root the numbers of the results (`slots`: memory -> number) that nodes behind it
+    keep."""
+    def kept(args: Any) -> set[int]:
+        return {slots[slot(t)] for t in saved(args) if t is not None and slot(t) in slots}
+    return tuple(frozenset().union(*(kept((n.args, n.out)) for n in walked(t))) for t in roots)
+
+
+def hasty(nodes: Sequence[Any], start: int, tangents: Sequence[Value], params: Sequence[Value]
+          ) -> frozenset[int]:
+    """Numbers of the parameters from which gradient rules (the nodes from `start` on) compute what
+    depends on no tangent: forward may do it."""
+    memory = {p: n for n, p in enumerate(params)}   # value -> the parameter whose memory it is
+    late, found = set(tangents), set()
+    for at, n in enumerate(nodes):
+        here = {memory[v] for v in n.inputs if v in memory}
+        if not late.isdisjoint(n.inputs):
+            late.update(n.results)
+        elif n.op.name == "read" or n.op.kind == registry.VIEW:
+            memory.update((r, *here) for r in n.results if here)
+        elif at >= start:
+            found |= here
+    return frozenset(found)
 
 
 def walked(root: Tensor) -> set[Any]:

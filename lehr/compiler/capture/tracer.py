@@ -295,6 +295,12 @@ for _dunder in ("eq", "ne", "lt", "le", "gt", "ge"):
 SymNumber.__neg__ = lambda self: self * -1  # type: ignore[operator,attr-defined]
 
 
+def slot(t: Tensor) -> int:
+    """What tensors on one memory have in common, whatever versions they count."""
+    trace = t._storage.trace
+    return id(t._storage if trace is None else trace.tensor._storage)
+
+
 def lone(t: Tensor) -> bool:
     """Whether a leaf with gradients is a view of a tensor without: what views share that are made
     of it while nothing is recorded is the other's history."""

@@ -20,6 +20,7 @@ class Split(NamedTuple):
     kept     values of the joint graph, in the order of backward's first parameters
     refs     which of them are Ref parameters of the joint graph that backward reads itself
     anew     which of these forward's own ops read in backward, too: their results are not kept
+    early    Ref parameters from which is computed what is kept
     nbytes   bytes kept in "saved", without inputs and weights
     strides  the layout of each of "saved", None for row-major
     """
@@ -29,6 +30,7 @@ class Split(NamedTuple):
     kept: tuple[Value, ...]
     refs: tuple[Value, ...]
     anew: frozenset[Value]
+    early: frozenset[Value]
     nbytes: int
     strides: tuple[Any, ...]
 
@@ -60,7 +62,9 @@ def split(graph: Graph, tangents: Sequence[Value], share: float = 1.0,
     backward = _backward(graph, late, kept, found.again, tangents, layouts)
     refs = tuple(v for v in kept if isinstance(v.type, RefType))
     strides = tuple(layouts[v].strides if v in layouts else None for v in kept if v.node)
-    return Split(forward, backward, tuple(kept), refs, _anew(graph, refs, found.again),
+    needed = {v for node in live(graph.nodes, kept) for v in node.inputs}
+    early = frozenset(p for p in graph.params if p in needed)
+    return Split(forward, backward, tuple(kept), refs, _anew(graph, refs, found.again), early,
                  budget.kept_bytes(kept), strides)
 
 
