@@ -55,6 +55,18 @@ def test_as_strided_scatter_gives_the_input_the_gradient_of_what_it_kept():
                                    (x, src))
 
 
+def test_as_strided_beyond_a_part_gives_all_that_it_read_a_gradient():
+    def run(lib):
+        x = lib.ones(6, dtype=lib.float64, requires_grad=True)
+        (x[1:3].as_strided((3,), (1,), 2) * lib.arange(1.0, 4.0)).sum().backward()
+        return x.grad.tolist()
+
+    assert run(lehr) == [0, 0, 1, 2, 3, 0]
+    assert run(torch) == [0, 0, 1, 0, 0, 0]
+    x = lehr.randn(6).double().requires_grad_()
+    assert lehr.autograd.gradcheck(lambda a: a[1:3].as_strided((3,), (1,), 2), (x,))
+
+
 def test_counts_of_bfloat16_numbers():
     x, theirs, wide = bfloat16(RNG.uniform(-5, 5, 400))
     want, _ = np.histogram(wide, 20, (wide.min(), wide.max()))
