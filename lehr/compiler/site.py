@@ -31,6 +31,7 @@ from lehr.compiler.capture.entry import Captured, Entry
 from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.later import Late
 from lehr.compiler.capture.machine import Machine, Outcome
+from lehr.compiler.capture.prime import take_back
 from lehr.compiler.capture.resume import Point, line_at, make_resume
 from lehr.compiler.capture.segment import Link, Segment
 from lehr.compiler.capture.size import Policy, Resize
@@ -393,9 +394,12 @@ class Site:
             captured = attempt.captured
             if captured is not None and captured.fault is not None and captured.machine.sizes.hints:
                 policy = policy.but(Resize(everything=True))    # is it the program's, or ours?
+                take_back(captured.machine)
                 continue
+            made = None
             try:
-                return attempt, self.entry(attempt, self.positional(args), tuple(kwargs))
+                made = self.entry(attempt, self.positional(args), tuple(kwargs))
+                return attempt, made
             except Resize as needs:
                 policy = policy.but(needs)
             except NeedsFlat as needs:      # found where the gradients' graph was made
@@ -411,6 +415,9 @@ class Site:
                                        type(error).__name__, error)
                 COUNTERS.add("specialised")
                 policy = policy.but(Resize(everything=True))
+            finally:
+                if captured is not None and not isinstance(made, Graphed):
+                    take_back(captured.machine)
 
     def policy(self) -> Policy:
         """Which sizes are symbols in the next capture: those that were seen to change, too."""

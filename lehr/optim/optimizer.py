@@ -199,7 +199,14 @@ class Optimizer:
             self._init_state(state, p, group)
         return state
 
-    _state_of.__lehr_prime__ = True  # type: ignore[attr-defined]
+    def _unmade(self, p: Any, group: dict[str, Any]) -> Callable[[], None] | None:
+        """What takes back what `_state_of` makes; None where the state is there."""
+        store = self.state
+        if p not in store:
+            return lambda: store.pop(p, None)
+        return None if store[p] else store[p].clear
+
+    _state_of.__lehr_prime__ = _unmade  # type: ignore[attr-defined]
 
     def _stepped(self, closure: Callable[[], Any] | None) -> Any:
         """`step` of the optimizers here: the closure with recording, the update without."""

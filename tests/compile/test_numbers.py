@@ -150,3 +150,29 @@ def test_numbers_that_vary_inside_lists():
     for n in (1, 2, 3):
         for a, b in zip(compiled(n), f(n), strict=True):
             assert a.dtype is b.dtype and a.tolist() == b.tolist()
+
+
+@pytest.mark.parametrize("text", [
+    "n ** -1", "(n * 1.5) ** -2", "1 / (n * 1.0)", "1 / float(n)", "5 % (n % 2)", "abs(n) ** -1",
+    "n / 0 if n == 0 else n", "(n + 0.5) % 0", "n // 0", "(n * 1e200) ** 2", "float(n) ** 1000",
+    "10.0 ** (n * 200)", "(-n * 1.0) ** 0.5", "float(-n) ** 0.5", "2 ** (n * 40)", "1 << -n"])
+@pytest.mark.parametrize("size", [False, True])
+def test_what_python_refuses_of_numbers_that_vary(text: str, size: bool) -> None:
+    """Seed 21009851, and the kind: powers of numbers that vary were the graph's, with infinities
+    and NaN for the errors and complex numbers of Python; an error while capturing lost the effects
+    before it."""
+    space: dict[str, Any] = {}
+    exec("def f(a, seen, n):\n    n = n if type(n) is int else n.shape[0]\n    seen.append(n)\n"
+         f"    return a * ({text})", space)
+    f = space["f"]
+    compiled = torch.compile(f, backend="reference")
+    for n in (2, 3, 4, 0, 5, 0, 1, 7, *(() if size else (-1, -2))):
+        found = []
+        for g in (f, compiled):
+            seen: list[int] = []
+            try:
+                made = str(g(torch.ones(2).double(), seen, torch.ones(n) if size else n))
+            except (ArithmeticError, ValueError) as error:
+                made = repr(error)
+            found.append((made, seen))
+        assert found[0] == found[1], n

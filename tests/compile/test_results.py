@@ -183,3 +183,24 @@ def test_views_of_leaves_that_share_memory(f: Callable[..., Any], backend: str) 
     compiled = torch.compile(f, backend=backend)
     for _ in range(2):
         assert seen(compiled) == seen(f)
+
+
+@pytest.mark.parametrize("f", [
+    lambda a: [(u := (a * 2).detach()).addcmul_(a, a), u.t(), u[0]],
+    lambda a: [(y := a.detach() * 2)[0], y.detach().mul_(a), y],
+    lambda a: [torch.from_numpy((u := (a * 2).detach()).numpy()), u, u.addcmul_(a, a).t()]])
+@pytest.mark.parametrize("backend", ["reference", "inductor"])
+def test_histories_that_begin_on_memory_without_one(f: Callable[..., Any], backend: str) -> None:
+    """Seed 21008919. A tensor without gradients that is written with them has a history of its own
+    on memory that others show."""
+    found = []
+    for g in (f, torch.compile(f, backend=backend)):
+        a = torch.ones(1, 4, requires_grad=True)
+        made = g(a)
+        sum((t * 3).sum() for t in made if t.requires_grad).backward()
+        with torch.no_grad():
+            made[-1].add_(1)
+        found.append([[t.tolist() for t in made], a.grad.tolist(),
+                      [[t._storage is u._storage for t in made] for u in made],
+                      [(t.requires_grad, t.is_leaf) for t in made]])
+    assert found[0] == found[1]

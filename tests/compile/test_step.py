@@ -1,5 +1,7 @@
 """A whole training step compiled: one graph from the first step on, and eager's values."""
 
+from typing import Any
+
 import pytest
 
 import lehr as torch
@@ -63,3 +65,28 @@ def test_rate_is_an_input():
         losses.append(compiled(*data).item())
     assert losses == pytest.approx(eager, rel=1e-5)
     assert torch.compiler.stats()["graphs"] - graphs == 1
+
+
+@pytest.mark.parametrize("end", ["", "torch._dynamo.graph_break()", "raise ValueError(seen)"])
+@pytest.mark.parametrize("ask", ["len(opt.state)", "bool(opt.state)",
+                                 "[p in opt.state for p in net.parameters()]"])
+def test_state_that_a_step_will_make_is_not_there_before(ask: str, end: str) -> None:
+    """Seed 20009800. A capture makes an optimizer's state for real; one that was given up, for a
+    graph break behind the step for instance, left it to the next."""
+    space: dict[str, Any] = {"torch": torch}
+    exec(f"def f(net, opt, x):\n    seen = {ask}\n    opt.zero_grad()\n"
+         f"    net(x).sum().backward()\n    opt.step()\n    {end}\n    return seen, len(opt.state)",
+         space)
+    found = []
+    for g in (space["f"], torch.compile(space["f"], backend="reference")):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 2)
+        opt = torch.optim.Adam(net.parameters())
+        found.append([])
+        for _ in range(3):
+            try:
+                found[-1].append(g(net, opt, torch.ones(3, 4)))
+            except ValueError as error:
+                found[-1].append((str(error), len(opt.state)))
+        found[-1].append([p.tolist() for p in net.parameters()])
+    assert found[0] == found[1]

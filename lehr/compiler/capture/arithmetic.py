@@ -31,7 +31,7 @@ else:
     Base = object
 
 # Operators that a graph computes as Python does; with divisions, as long as nothing is divided by
-# zero.
+# zero, with powers, as long as they are real and no larger than a float.
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 DIVISIONS = frozenset(("/", "//", "%", "**"))
 # Pure functions of numbers that Python computes before the graph runs.
@@ -129,6 +129,21 @@ def source_of(expr: Any) -> Any:
     if isinstance(left, Source):
         return Source(f"numbers {symbol}", left, right)
     return Source(f"numbers {symbol} flipped", right, left)
+
+
+def rests_on(source: Source, loose: frozenset[Source]) -> bool:
+    """Whether a number, or one that it is computed from, is among these."""
+    return source in loose or source.kind.startswith("number") and any(
+        isinstance(s, Source) and rests_on(s, loose) for s in (source.base, source.key))
+
+
+def raises(function: Callable[..., Any], *sides: Any) -> bool:
+    """Whether Python refuses the operation on the numbers at hand."""
+    hints = [s.hint if isinstance(s, SymNumber) else s for s in sides]
+    try:
+        return None not in hints and function(*hints) is None
+    except ArithmeticError:
+        return True
 
 
 def numeric(function: Callable[..., Any], plain: Any) -> Any:
@@ -235,8 +250,7 @@ class Arithmetic(Base):
                 sides.append(v.value)
             else:
                 return None
-        if symbol not in COMPARE and symbol not in ARITHMETIC or symbol in DIVISIONS and (
-                self.is_loose(sides[1])):
+        if symbol not in COMPARE and not self.in_graph(symbol, *sides):
             made = self.derived(PAIRS[symbol], [left, right]) if symbol in PAIRS else None
             if made is not None:
                 return made
@@ -245,6 +259,14 @@ class Arithmetic(Base):
             return Const(self.related(symbol, *sides))
         return self.lifted(  # type: ignore[no-any-return]
             self.native_op(BINARY[symbol][0], *sides))
+
+    def in_graph(self, symbol: str, left: Any, right: Any) -> bool:
+        """Whether a graph computes as Python does, whatever the numbers."""
+        if symbol not in DIVISIONS:
+            return symbol in ARITHMETIC
+        if symbol == "**" and isinstance(left, SymNumber) and not all(map(is_input, left.leaves)):
+            return False
+        return not (self.is_loose(right) or raises(BINARY[symbol][0], left, right))
 
     def related(self, symbol: str, left: Any, right: Any) -> bool:
         """Compares numbers, with a guard on how that comes out."""
@@ -261,7 +283,7 @@ class Arithmetic(Base):
 
     def is_loose(self, side: Any) -> bool:
         """Whether a number comes from one whose other values may be anything, zero for instance."""
-        return isinstance(side, SymNumber) and not self.loose.isdisjoint(side.leaves)
+        return isinstance(side, SymNumber) and any(rests_on(s, self.loose) for s in side.leaves)
 
     def contains(self, whole: Value, item: Value) -> bool:
         """`in`: a number among the constant keys of a dict or a set."""

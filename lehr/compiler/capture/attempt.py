@@ -14,6 +14,7 @@ from lehr.compiler.capture.forget import abandon
 from lehr.compiler.capture.generator import check_dropped
 from lehr.compiler.capture.machine import Outcome
 from lehr.compiler.capture.modes import enter, leave
+from lehr.compiler.capture.prime import take_back
 from lehr.compiler.capture.resume import CannotResume
 from lehr.compiler.capture.segment import make_segment
 from lehr.compiler.capture.size import Policy, Resize
@@ -106,3 +107,4 @@ def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | Non
         leave(held)
         if captured is None:    # given up, perhaps between `__enter__` and `__exit__`
             STATE.saved, STATE.no_hooks = hooks
+            take_back(machine)

@@ -79,6 +79,7 @@ class Captured:
         self.outputs: list[GraphValue] = []
         self.strides: list[tuple[Any, ...]] = []
         self.slots: dict[int, int] = {}             # `slot` -> output number
+        self.alone: dict[int, int] = {}     # those of which one tensor is an output of its own
         self.known: dict[int, Output] = {}          # id of a twin -> how to make it
         self.differentiable: list[tuple[int, Tensor]] = []
         self.own: list[tuple[int, Tensor]] = []     # outputs that are leaves made inside
@@ -196,13 +197,18 @@ class Captured:
                 view.guarded or base is not None and base is root and not base.requires_grad):
             self.shared_leaf()
         elif needs and t is not root and (base is None or base is not root):
-            # Same memory, a history of its own: that of a leaf there, or an output of its own.
-            if base is not None and is_leaf(base):
+            # Same memory, a history of its own: that of a tensor there, or an output of its own.
+            if base is not None and base.requires_grad:
                 self.add(base)
                 return Output(BESIDE, None, *here, False, base)  # type: ignore[call-arg]
-            return Output(self.output(t, t), None, *here, True, t)  # type: ignore[call-arg]
+            if id(root._storage) in self.slots or id(root._storage) in self.alone:
+                self.shared_leaf()
+            own = self.alone[id(root._storage)] = self.output(t, t)
+            return Output(own, None, *here, True, t)  # type: ignore[call-arg]
         index = self.slots.get(id(root._storage))
         if index is None:
+            if id(root._storage) in self.alone:
+                self.shared_leaf()
             index = self.slots[id(root._storage)] = self.output(root, None)
         if is_leaf(root):
             if (index, root) not in self.own:

@@ -70,7 +70,7 @@ class Joint:
             captured.facts = captured.machine.guards()  # functions of the program's made some
             self.roots = [i for i, _ in roots if i not in self.refused]
             good = [t for i, t in roots if i not in self.refused]
-            self.spends, self.shown = spending(good), showing(good, captured.slots)
+            self.spends, self.shown = spending(good), showing(good, captured.slots | captured.alone)
             place = {n: self.roots.index(i) for n, (i, _) in enumerate(roots) if i in self.roots}
             self.inner = {place[n]: {place[m] for m in above if m in place}
                           for n, above in inner.items() if n in place}

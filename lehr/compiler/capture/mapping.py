@@ -75,11 +75,12 @@ class DictValue(ObjectValue):
         order = list(self.base.__iter__(real))  # type: ignore[attr-defined]
         m.guard(self.inside(), "keys", tuple(order))
         known, storage = self.storage, dict[Any, Value]()
+        written = {key for key, _ in self.log}
         self.sparse = False
         for i, raw in enumerate(order):
             key = m.raw_key(raw, Source("key", self.inside() or self.origin(), i))
             found = known.get(key)
-            if found is None or found is GONE or self.written(key):
+            if found is None or found is GONE or key in written:
                 found = m.lazy(dict.__getitem__(real, raw), self.child(m, key))
             storage[key] = found
         for key, value in self.log:
@@ -89,9 +90,6 @@ class DictValue(ObjectValue):
                 storage[key] = value
         self.storage, self.log = storage, []
         return self
-
-    def written(self, key: Any) -> bool:
-        return any(k == key for k, _ in self.log)
 
     def values_of(self, m: Machine) -> dict[Any, Value]:
         return self.full(m).storage

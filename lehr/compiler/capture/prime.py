@@ -1,7 +1,8 @@
 """State that a first call would make, made before the capture goes on (`__lehr_prime__`).
 
 An optimizer makes a parameter's state at its first step. Made for real while that step is captured,
-it is found by the capture, and the first step has the graph of all others.
+it is found by the capture, and the first step has the graph of all others. A capture that is given
+up takes it back: the program may have asked before the step whether it is there.
 """
 
 from __future__ import annotations
@@ -22,14 +23,24 @@ if TYPE_CHECKING:
 def prime(m: TensorMachine, function: Callable[..., Any], args: Sequence[Value]) -> None:
     """Calls a marked function for real; it reads its arguments as this call would find them, and
     writes to objects outside alone. Where those cannot be told, the capture makes the state itself.
+    The mark gives, for these arguments, what takes back what a call makes; None: it makes nothing.
     """
     reals = [at_hand(m, v.force(m)) for v in args]
     if all(r is not None for r in reals):
         held = enter(None)
         try:
-            function(*reals)
+            undo = function.__lehr_prime__(*reals)  # type: ignore[attr-defined]
+            if undo is not None:
+                m.primed.append(undo)
+                function(*reals)
         finally:
             leave(held)
+
+
+def take_back(m: TensorMachine) -> None:
+    """As it was before the capture."""
+    while m.primed:
+        m.primed.pop()()
 
 
 def at_hand(m: TensorMachine, value: Value) -> Any:
@@ -54,4 +65,4 @@ def at_hand(m: TensorMachine, value: Value) -> Any:
     return made
 
 
-__all__ = ["prime"]
+__all__ = ["prime", "take_back"]

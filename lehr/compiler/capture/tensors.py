@@ -319,6 +319,7 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
         self.loose, self.brittle = loose, brittle
         self.tracer = CaptureTracer(self, flat)
         self.lower = Lower(self)
+        self.primed: list[Callable[[], Any]] = []   # see `prime`
         self.tensors: dict[int, TensorValue] = {}   # id of a twin -> its value
         self.factories.update({Tensor: make_tensor, DType: make_native, Device: make_native,
                                MemoryFormat: make_native, Layout: make_native, State: make_native,
@@ -354,7 +355,7 @@ class TensorMachine(Later, Sizing, Arithmetic, Machine):
             return self.call_native(real, args, kwargs) if made is None else made
         if real is not None and real.__module__ == TALKS and real.__name__ in TALKING:
             self.stop("disabled", "processes exchange data")
-        if real is not None and getattr(real, "__lehr_prime__", False) and not kwargs:
+        if real is not None and hasattr(real, "__lehr_prime__") and not kwargs:
             prime(self, real, args)
         if real is not None and CONSTANT in real.__dict__:
             return self.fixed(real, args, kwargs)
