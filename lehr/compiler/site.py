@@ -392,12 +392,10 @@ class Site:
                                    self.broke, policy, flat, late)
             COUNTERS.add("bytecodes", attempt.steps)
             captured = attempt.captured
-            if captured is not None and captured.fault is not None and captured.machine.sizes.hints:
-                policy = policy.but(Resize(everything=True))    # is it the program's, or ours?
-                take_back(captured.machine)
-                continue
             made = None
             try:
+                if captured and captured.fault is not None and captured.machine.sizes.hints:
+                    raise Resize(everything=True)   # is it the program's, or ours?
                 made = self.entry(attempt, self.positional(args), tuple(kwargs))
                 return attempt, made
             except Resize as needs:
@@ -417,7 +415,7 @@ class Site:
                 policy = policy.but(Resize(everything=True))
             finally:
                 if captured is not None and not isinstance(made, Graphed):
-                    take_back(captured.machine)
+                    take_back(captured.machine.primed)
 
     def policy(self) -> Policy:
         """Which sizes are symbols in the next capture: those that were seen to change, too."""

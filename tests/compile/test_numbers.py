@@ -155,7 +155,9 @@ def test_numbers_that_vary_inside_lists():
 @pytest.mark.parametrize("text", [
     "n ** -1", "(n * 1.5) ** -2", "1 / (n * 1.0)", "1 / float(n)", "5 % (n % 2)", "abs(n) ** -1",
     "n / 0 if n == 0 else n", "(n + 0.5) % 0", "n // 0", "(n * 1e200) ** 2", "float(n) ** 1000",
-    "10.0 ** (n * 200)", "(-n * 1.0) ** 0.5", "float(-n) ** 0.5", "2 ** (n * 40)", "1 << -n"])
+    "10.0 ** (n * 60)", "(-n * 1.0) ** 0.5", "float(-n) ** 0.5", "2 ** (n * 40)", "1 << -n",
+    "1 / (n - 5)", "1.0 / (n * 1.0 - 5)", "1 / (n / 2 - 2.5)", "7 // (n - 5)", "n % (n - 5)",
+    "7.0 % (n - 5)", "(n - 5.0) ** -1.0", "0.0 ** (3 - n)", "0.5 ** (n - 3)"])
 @pytest.mark.parametrize("size", [False, True])
 def test_what_python_refuses_of_numbers_that_vary(text: str, size: bool) -> None:
     """Seed 21009851, and the kind: powers of numbers that vary were the graph's, with infinities
@@ -176,3 +178,23 @@ def test_what_python_refuses_of_numbers_that_vary(text: str, size: bool) -> None
                 made = repr(error)
             found.append((made, seen))
         assert found[0] == found[1], n
+
+
+@pytest.mark.parametrize("text", ["1 / rate", "rate ** -1", "7 // rate", "0.5 ** -(rate * 1e5)"])
+def test_what_python_refuses_of_settings(text: str) -> None:
+    """Numbers of `param_groups` are the graph's from the first call on, but for what Python refuses
+    of other values."""
+    space: dict[str, Any] = {}
+    exec(f"def f(a, opt):\n    rate = opt.param_groups[0]['lr']\n    return a * ({text})", space)
+    f = space["f"]
+    compiled = torch.compile(f, backend="reference")
+    opt = torch.optim.SGD([torch.ones(1)], lr=0.1)
+    for rate in (0.001, 0.002, 0.0, 0.003, 0.5):
+        opt.param_groups[0]["lr"] = rate
+        found = []
+        for g in (f, compiled):
+            try:
+                found.append(str(g(torch.ones(2).double(), opt)))
+            except ArithmeticError as error:
+                found.append(repr(error))
+        assert found[0] == found[1], rate

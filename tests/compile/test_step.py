@@ -90,3 +90,22 @@ def test_state_that_a_step_will_make_is_not_there_before(ask: str, end: str) -> 
                 found[-1].append((str(error), len(opt.state)))
         found[-1].append([p.tolist() for p in net.parameters()])
     assert found[0] == found[1]
+
+
+def test_state_of_a_first_step_that_data_stops() -> None:
+    """The call is made again eagerly, and finds the state as it was."""
+    def f(net, opt, x, at):
+        seen = len(opt.state)
+        net(x).sum().backward()
+        opt.step()
+        try:
+            return seen, x[at].tolist()
+        except IndexError as error:
+            return seen, str(error)
+    found = []
+    for g in (f, torch.compile(f, backend="reference")):
+        net = nn.Linear(2, 2)
+        opt = torch.optim.Adam(net.parameters())
+        found.append([g(net, opt, torch.ones(3, 2), torch.tensor([n])) for n in (100, 0)])
+        found[-1].append(opt.state[net.weight]["step"].item())
+    assert found[0] == found[1]

@@ -31,7 +31,7 @@ else:
     Base = object
 
 # Operators that a graph computes as Python does; with divisions, as long as nothing is divided by
-# zero, with powers, as long as they are real and no larger than a float.
+# zero, with powers, where they can be nothing but real and no larger than a float.
 ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 DIVISIONS = frozenset(("/", "//", "%", "**"))
 # Pure functions of numbers that Python computes before the graph runs.
@@ -135,15 +135,6 @@ def rests_on(source: Source, loose: frozenset[Source]) -> bool:
     """Whether a number, or one that it is computed from, is among these."""
     return source in loose or source.kind.startswith("number") and any(
         isinstance(s, Source) and rests_on(s, loose) for s in (source.base, source.key))
-
-
-def raises(function: Callable[..., Any], *sides: Any) -> bool:
-    """Whether Python refuses the operation on the numbers at hand."""
-    hints = [s.hint if isinstance(s, SymNumber) else s for s in sides]
-    try:
-        return None not in hints and function(*hints) is None
-    except ArithmeticError:
-        return True
 
 
 def numeric(function: Callable[..., Any], plain: Any) -> Any:
@@ -261,12 +252,15 @@ class Arithmetic(Base):
             self.native_op(BINARY[symbol][0], *sides))
 
     def in_graph(self, symbol: str, left: Any, right: Any) -> bool:
-        """Whether a graph computes as Python does, whatever the numbers."""
+        """Whether a graph computes as Python does, for all numbers that the guards let in."""
         if symbol not in DIVISIONS:
             return symbol in ARITHMETIC
-        if symbol == "**" and isinstance(left, SymNumber) and not all(map(is_input, left.leaves)):
-            return False
-        return not (self.is_loose(right) or raises(BINARY[symbol][0], left, right))
+        if symbol == "**":
+            return (type(left) is float and 0 < left <= 1 and not self.is_loose(right)
+                    and self.related(">=", right, 0))
+        if not isinstance(right, SymNumber):
+            return bool(right)
+        return not self.is_loose(right) and self.related("!=", right, 0)
 
     def related(self, symbol: str, left: Any, right: Any) -> bool:
         """Compares numbers, with a guard on how that comes out."""

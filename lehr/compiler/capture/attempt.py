@@ -107,4 +107,4 @@ def capture_once(machine: TensorMachine, begin: Begin, broke: CaptureBreak | Non
         leave(held)
         if captured is None:    # given up, perhaps between `__enter__` and `__exit__`
             STATE.saved, STATE.no_hooks = hooks
-            take_back(machine)
+            take_back(machine.primed)

@@ -23,6 +23,7 @@ from lehr.compiler.capture.fact import Fact
 from lehr.compiler.capture.finish import Finish
 from lehr.compiler.capture.forget import forget
 from lehr.compiler.capture.joint import Joint, alive
+from lehr.compiler.capture.prime import take_back
 from lehr.compiler.capture.rebuild import REPLAY, Rebuilder
 from lehr.compiler.capture.request import NOTHING, Backend, Backwards, Compiled, Request
 from lehr.compiler.capture.size import SizeValue
@@ -490,6 +491,7 @@ class Entry:
         self.behind = {i: [(t, place.get(id(t))) for t in ts] for i, ts in joint.behind.items()}
         self.taped = bool(joint.roots or joint.spent or joint.refused or captured.own)
         self.plain = self._plain()
+        self.primed = captured.machine.primed   # until the first run has used it
         forget(captured)
 
     def _gather(self) -> tuple[Callable[..., list[Any]], str]:
@@ -539,8 +541,11 @@ class Entry:
             for i, _ in self.written:       # something may have been written already
                 inputs[i]._storage.unsure()
             if known:
+                take_back(self.primed)
                 raise Stopped from error
             raise
+        if self.primed:
+            self.primed.clear()
         for i, times in self.written:
             inputs[i]._storage.written(times)
         if self.taped:

@@ -42,7 +42,7 @@ def abandon(machine: TensorMachine) -> None:
     for value in machine.known.values():
         strip(value)
     for field in ("known", "kept", "lookups", "known_attrs", "twins", "births", "proxies", "caches",
-                  "prepared", "facts", "tensors", "generators", "primed"):
+                  "prepared", "facts", "tensors", "generators"):
         setattr(machine, field, type(getattr(machine, field))())
     machine.frame, machine.handling = None, [None]
     outsiders(machine.tracer)

@@ -37,10 +37,10 @@ def prime(m: TensorMachine, function: Callable[..., Any], args: Sequence[Value])
             leave(held)
 
 
-def take_back(m: TensorMachine) -> None:
-    """As it was before the capture."""
-    while m.primed:
-        m.primed.pop()()
+def take_back(primed: list[Callable[[], Any]]) -> None:
+    """What was made is gone."""
+    while primed:
+        primed.pop()()
 
 
 def at_hand(m: TensorMachine, value: Value) -> Any:
